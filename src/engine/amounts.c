@@ -97,18 +97,29 @@ static bool is_counted(const struct check *check, const char *name, size_t first
     return false;
 }
 
+struct names {
+    size_t len;
+    char text[RESERVATION_MOST_CHARGES * (WEIR_MAX_NAME + 2)];
+};
+
+#define NOT_COUNTED "no rule counts %s: give the cost of %s"
+
+static void add_name(struct names *to, const char *name)
+{
+    if (to->len < sizeof to->text)
+        to->len += (size_t)snprintf(to->text + to->len, sizeof to->text - to->len, "%s%s",
+                                    to->len > 0 ? ", " : "", name);
+}
+
 static weir_err refuse(const struct check *check, const char *name, weir_diag *diag)
 {
-    char names[WEIR_MAX_RULES * (WEIR_MAX_NAME + 2)] = "";
+    struct names names = { 0 };
     const struct policy_rule *rule;
-    size_t len = 0;
 
-    for (size_t i = 0; (rule = rule_at(check, i)) && len < sizeof names; i++)
+    for (size_t i = 0; (rule = rule_at(check, i)); i++)
         if (!is_counted(check, counted_by(rule), i))
-            len += (size_t)snprintf(names + len, sizeof names - len, "%s%s", len > 0 ? ", " : "",
-                                    counted_by(rule));
-    return diag_fail(diag, WEIR_ECOST, "no rule counts %s: give the cost of %s",
-                     printable(span_of(name)).text, names);
+            add_name(&names, counted_by(rule));
+    return diag_fail(diag, WEIR_ECOST, NOT_COUNTED, printable(span_of(name)).text, names.text);
 }
 
 weir_err amounts_are_counted(const struct check *check, weir_diag *diag)
@@ -130,4 +141,33 @@ int64_t amount_of(const weir_request *r, const char *counts)
         if (amount_is(r->costs[i].name, counts))
             return r->costs[i].amount;
     return 0;
+}
+
+/* ---- what reservations count ---------------------------------------------------------------- */
+
+/* Does one of the first charges, or of all, count this? */
+static bool is_reserved(const struct question *q, struct span name, size_t first)
+{
+    for (size_t i = 0; i < first; i++)
+        if (span_is(name, q->reserving->labels[i].counts))
+            return true;
+    return false;
+}
+
+void amounts_say_counted(const struct question *q, char *out, size_t size)
+{
+    const struct reserving *of = q->reserving;
+    struct names names = { 0 };
+    size_t a = 0;
+
+    while (a < of->amount_count && (span_is(of->amounts[a].name, COUNTS_REQUESTS) ||
+                                    is_reserved(q, of->amounts[a].name, q->count)))
+        a++;
+    for (size_t i = 0; i < q->count; i++)
+        if (!is_reserved(q, span_of(of->labels[i].counts), i))
+            add_name(&names, of->labels[i].counts);
+    if (a < of->amount_count && names.len > 0)
+        snprintf(out, size, NOT_COUNTED, printable(of->amounts[a].name).text, names.text);
+    else /* a shared store does not say what it counts */
+        snprintf(out, size, "%s", weir_err_text(WEIR_ECOST));
 }

@@ -23,6 +23,9 @@ WEIR_MUSTCHECK weir_err amounts_read(struct check *check, weir_diag *diag);
 /* … and by its policies: an amount that no rule counts would have no effect. */
 WEIR_MUSTCHECK weir_err amounts_are_counted(const struct check *check, weir_diag *diag);
 
+/* The same of a reservation that a store has found, for its answer. */
+void amounts_say_counted(const struct question *q, char *out, size_t size);
+
 /* What the request costs of this amount, which is not `requests`. */
 int64_t amount_of(const weir_request *r, const char *counts);
 

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "engine/amounts.h"
 #include "limit/calendar.h"
 
 enum { FALLBACK_RETRY_MS = 1000 }; /* nothing is known of the wait: ask again soon */
@@ -499,6 +500,8 @@ __attribute__((noinline)) static void answer_otherwise(struct check *check)
         a->err = of->refusal ? of->refusal : q->err;
         a->allowed = false;
         a->rule_count = 0;
+        if (a->err == WEIR_ECOST && check->room)
+            amounts_say_counted(q, check->room->reserving.why, sizeof check->room->reserving.why);
         return;
     }
     if (verb_makes_reservation(check->verb))
@@ -512,6 +515,14 @@ __attribute__((noinline)) static void answer_otherwise(struct check *check)
     a->over = of->over;
     a->repeated = of->is_repeated;
     a->expired = of->has_expired;
+}
+
+const char *answer_why(const struct check *check)
+{
+    const bool is_of_reservation = check->verb == VERB_SETTLE || check->verb == VERB_GROW;
+
+    return is_of_reservation && check->answer->err == WEIR_ECOST ? check->room->reserving.why
+                                                                 : NULL;
 }
 
 void answer_from_reservation(struct check *check)

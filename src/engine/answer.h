@@ -26,6 +26,9 @@ void answer_lone(const struct decision *d, bool is_unkept, weir_answer *a);
 
 void answer_from_reservation(struct check *check); /* … the one about a reservation */
 
+/* After that, why it has none, if more is known than its error; else NULL. */
+const char *answer_why(const struct check *check);
+
 /* The same of one with this id, in which this override had a say (0: none had), without a struct check.
  * False: something was refused, or not all of its rules are enforced and of policies, and what was
  * written means nothing. */

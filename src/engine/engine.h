@@ -67,6 +67,8 @@ struct check_reserving {
 };
 
 /* … and more of it: of several charges, and of amounts by name. */
+enum { RESERVATION_MOST_WHY = 1024 };
+
 struct reserving_room {
     struct amount amounts[1 + WEIR_MAX_COSTS];
     char amount_names[WEIR_MAX_COSTS][WEIR_MAX_NAME];
@@ -74,6 +76,7 @@ struct reserving_room {
     struct rule rules[RESERVATION_MOST_CHARGES];
     struct calendar calendars[RESERVATION_MOST_CHARGES];
     char text[RESERVATION_MOST_TEXT];
+    char why[RESERVATION_MOST_WHY]; /* why there is no answer: see answer_why() */
 };
 
 /* What a check needs beyond itself if it has more than one charge or policy, a name that came with

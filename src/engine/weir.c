@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/diag.h"
+#include "engine/answer.h"
 #include "engine/caller_loop.h"
 #include "engine/charges.h"
 #include "engine/handle.h"
@@ -86,9 +87,9 @@ struct asking {
 };
 
 /* What a store says of a reservation may be an error. */
-static weir_err tell(const weir_answer *a, weir_diag *diag)
+static weir_err tell(const weir_answer *a, const char *why, weir_diag *diag)
 {
-    return a->err ? diag_fail(diag, a->err, "%s", weir_err_text(a->err)) : WEIR_OK;
+    return a->err ? diag_fail(diag, a->err, "%s", why ? why : weir_err_text(a->err)) : WEIR_OK;
 }
 
 /* Of these policies. */
@@ -118,7 +119,7 @@ static weir_err ask_of(weir *w, const void *policies, struct asking as, const we
         engine_ask(&w->engine, &pending, &check, handle_now(w));
         end_turn(w, &pending, &check, 1);
         if (reserves)
-            err = tell(a, diag);
+            err = tell(a, answer_why(&check), diag);
     }
     return err;
 }
@@ -190,7 +191,7 @@ weir_err weir_reserve(weir *w, const weir_request *r, weir_answer *a, weir_diag 
 {
     const struct published_visit visit = published_enter(&w->policies);
     const weir_err err = reserve_alone(w, visit.current, r, a)
-                             ? tell(a, diag)
+                             ? tell(a, NULL, diag)
                              : ask_of(w, visit.current, (struct asking){ .verb = VERB_RESERVE }, r,
                                       a, diag);
 
@@ -201,8 +202,8 @@ weir_err weir_reserve(weir *w, const weir_request *r, weir_answer *a, weir_diag 
 static weir_err settle(weir *w, bool is_release, const weir_request *r, weir_answer *a,
                        weir_diag *diag)
 {
-    if (lone_settle(&w->engine, r, is_release, a))
-        return tell(a, diag);
+    if (lone_settle(&w->engine, r, is_release, a) && a->err != WEIR_ECOST)
+        return tell(a, NULL, diag);
     return ask_one(w, (struct asking){ .verb = VERB_SETTLE, .is_release = is_release }, r, a, diag);
 }
 

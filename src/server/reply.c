@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/answer.h"
 #include "engine/descriptors.h"
 #include "engine/tag.h"
 #include "server/envoy/ruling.h"
@@ -272,6 +273,10 @@ APART void answered_specially(struct call *call, struct loop *loop)
     const struct traceparent *trace = NULL;
 
     if (check->answer->err) {
+        const char *why = answer_why(check);
+
+        if (why)
+            call->problem = strdup(why);
         count_unanswered(call);
         return;
     }

@@ -284,6 +284,30 @@ def each_problem_has_its_code_and_says_what_to_do():
 
 
 @test
+def an_amount_that_a_reservation_does_not_count_is_answered_with_those_that_it_does():
+    def text(name, counted):
+        return ("the cost is not valid, or no rule counts this amount" if STORE else  # it would have to be asked
+                f"no rule counts {name}: give the cost of {counted}")
+    with Served() as s:
+        s.post("reserve", id="m", policy="model", key="ann", costs={"tokens": 600}, ttl_ms=60_000)
+        s.post("reserve", id="q", policy="quota", key="ann", ttl_ms=60_000)
+        for verb in "commit", "grow":
+            for body, name, counted in ((dict(reservation="m", costs={"rows": 1}), "rows", "requests, tokens"),
+                                        (dict(reservation="m", costs={"tokens": 1, "rows": 0, "x": 1}), "rows",
+                                         "requests, tokens"),
+                                        (dict(reservation="q", costs={"tokens": 1}), "tokens", "requests")):
+                detail = s.problem(verb, 400, "invalid_cost", **body)
+                assert detail == text(name, counted), (verb, body, detail)
+        many = s.post("commit", whole={"checks": [{"now": NOW, "reservation": "q", "costs": {"tokens": 1}},
+                                                  {"now": NOW, "reservation": "q"}]})["answers"]
+        assert many[0]["error"]["detail"] == text("tokens", "requests") and many[1]["remaining"] == 9, many
+        said = s.redis(("WEIR.COMMIT", "m", "COST", "rows", 1, "NOW", NOW),
+                       ("WEIR.GROW", "m", "COST", "rows", 1, "NOW", NOW))
+        assert [str(e) for e in said] == [f"INVALID_COST {text('rows', 'requests, tokens')}"] * 2, said
+        assert rules(s.post("commit", reservation="m", costs={"tokens": 250})) == {"calls": 2, "tokens": 750}
+
+
+@test
 def a_query_will_do_and_a_check_takes_id_as_an_attribute():
     with Served(more="  # the end\n") as s:
         def ask(path):

@@ -92,7 +92,8 @@ static weir_err ask_the_long_way(weir *w, enum how how, const weir_request *r, w
         if (how == RESERVE && !err && !check.is_answered)
             tell_row_by_row(&check);
         if (err)
-            snprintf(diag->text, sizeof diag->text, "%s", weir_err_text(err));
+            snprintf(diag->text, sizeof diag->text, "%s",
+                     answer_why(&check) ? answer_why(&check) : weir_err_text(err));
     }
     published_leave(&w->policies, visit);
     return err;

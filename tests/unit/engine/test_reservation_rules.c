@@ -720,9 +720,48 @@ static void never_more_than_seven_run_at_once_and_all_are_free_after_expiry(void
     }
 }
 
+static void what_is_not_counted_is_answered_with_what_is(void **state)
+{
+    static const char one[] = POLICIES("  p: {limit: 10 per 1h, by: user}\n"),
+                      two[] = POLICIES("  p: {by: user, rules: {calls: {limit: 9 per 1m}, "
+                                       "all: {limit: 99 per 1h}, "
+                                       "size: {limit: 50 per 1m, counts: bytes}}}\n");
+    const weir_cost costs[] = { { "requests", 1 }, { "rows\n", 1 } };
+    static const struct {
+        const char *policies, *counted;
+    } cases[] = { { one, "requests" }, { two, "requests, bytes" } };
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct place p = { 0 };
+        weir_request r = held("ann", "r", 1, NOW), done = of("r", NOW);
+        char want[128];
+        weir_answer a;
+        weir_diag diag;
+
+        snprintf(want, sizeof want, "no rule counts rows?: give the cost of %s",
+                 cases[i % 2].counted);
+        make_place(&p, i >= 2, cases[i % 2].policies);
+        assert_true(ask(weir_reserve, p.w, &r).allowed);
+        done.costs = costs;
+        done.cost_count = 2;
+        for (int times = 0; times < 2; times++) {
+            assert_int_equal(weir_commit(p.w, &done, &a, &diag), WEIR_ECOST);
+            assert_string_equal(diag.text, want);
+            assert_int_equal(weir_grow(p.w, &done, &a, &diag), WEIR_ECOST);
+            assert_string_equal(diag.text, want);
+            open_again(&p);
+        }
+        done.cost_count = 1;
+        assert_false(ask(weir_commit, p.w, &done).repeated); /* nothing was done before */
+        leave_place(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_counted_is_answered_with_what_is),
         cmocka_unit_test(R2_after_a_reset_in_the_same_window_nothing_is_given_back),
         cmocka_unit_test(R2_what_a_second_reservation_charges_after_a_reset_is_its_own),
         cmocka_unit_test(R2_what_is_held_when_a_lockout_begins_is_not_given_back_after_it),
