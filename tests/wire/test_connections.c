@@ -452,6 +452,17 @@ static void note_late(uv_timer_t *timer)
     *(bool *)timer->data = true;
 }
 
+/* In 5 s, and nothing else ends a wait. */
+static void begin_to_be_late(struct test_server *h, uv_timer_t *timer, bool *is_late)
+{
+    struct loop *loop = &h->server.loops[0];
+
+    uv_timer_stop(&loop->conns.timer);
+    uv_timer_init(&loop->uv, timer);
+    timer->data = is_late;
+    uv_timer_start(timer, note_late, 5000, 0);
+}
+
 /* A loop that waits has sent all of what it had to, and closed what it had to. */
 static void no_answer_and_no_end_waits_for_another_event(void **state)
 {
@@ -469,10 +480,7 @@ static void no_answer_and_no_end_waits_for_another_event(void **state)
     (void)state;
     test_server_open(&h, policies, NULL);
     loop = &h.server.loops[0];
-    uv_timer_stop(&loop->conns.timer); /* it would end the wait */
-    uv_timer_init(&loop->uv, &timer);
-    timer.data = &is_late;
-    uv_timer_start(&timer, note_late, 5000, 0);
+    begin_to_be_late(&h, &timer, &is_late);
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         int fd = test_server_connect(&h);
         char bytes[65536];
@@ -490,6 +498,101 @@ static void no_answer_and_no_end_waits_for_another_event(void **state)
     test_server_close(&h);
 }
 
+/* The kernel tells of it once. */
+static void more_than_is_read_at_once_waits_for_no_other_event(void **state)
+{
+    bool is_late = false;
+    struct test_server h;
+    struct buf said = new_buf(), heard = new_buf();
+    uv_timer_t timer;
+    ssize_t sent;
+    int fd;
+
+    (void)state;
+    test_server_open(&h, policies, NULL);
+    begin_to_be_late(&h, &timer, &is_late);
+    fd = test_server_connect(&h);
+    while (said.len < 1 << 20)
+        buf_text(&said, ping);
+    sent = write(fd, said.at, said.len);
+    assert_true(sent > 2 * CONN_ROOM);
+    while (heard.len < (size_t)sent / strlen(ping) * strlen(pong)) {
+        char bytes[65536];
+        ssize_t n = read(fd, bytes, sizeof bytes);
+
+        if (n > 0)
+            buf_add(&heard, (struct span){ bytes, (size_t)n });
+        else
+            loop_turn(&h.server.loops[0], true);
+        assert_false(is_late);
+    }
+    close(fd);
+    uv_close((uv_handle_t *)&timer, NULL);
+    test_server_close(&h);
+    buf_done(&said);
+    buf_done(&heard);
+}
+
+static void close_first(uv_timer_t *timer)
+{
+    conn_close(conn_pool_first(timer->data));
+}
+
+/* By libuv, when some of what it sent has been read: no event will come for the rest. */
+static void one_that_is_closed_while_it_has_more_to_read_is_gone(void **state)
+{
+    struct test_server h;
+    struct loop *loop;
+    uv_timer_t timer;
+
+    (void)state;
+    test_server_open(&h, policies, NULL);
+    loop = &h.server.loops[0];
+    uv_timer_init(&loop->uv, &timer);
+    timer.data = &loop->conns;
+    for (int turns = 1; turns < 4; turns++) {
+        struct buf said = new_buf();
+        int fd = test_server_connect(&h);
+
+        while (said.len < 1 << 20) /* few, so that it is not paused */
+            buf_printf(&said, "*2\r\n$4\r\nPING\r\n$4000\r\n%04000d\r\n", 0);
+        assert_true(write(fd, said.at, said.len) > 2 * CONN_ROOM);
+        for (int i = 0; i < turns; i++)
+            loop_turn(loop, false);
+        uv_timer_start(&timer, close_first, 0, 0);
+        test_server_turn(&h);
+        assert_int_equal(atomic_load(&h.server.connections), 0);
+        close(fd);
+        buf_done(&said);
+    }
+    uv_close((uv_handle_t *)&timer, NULL);
+    test_server_close(&h);
+}
+
+/* The ring may hold what it sends to often. */
+static void one_that_is_closed_after_many_answers_has_ended_for_its_client(void **state)
+{
+    struct test_server h;
+
+    (void)state;
+    test_server_open(&h, policies, NULL);
+    for (int answers = 0; answers < 20; answers++) {
+        struct buf heard = new_buf();
+        int fd = test_server_connect(&h);
+        char byte;
+
+        for (int i = 0; i < answers; i++)
+            assert_true(test_server_say(&h, fd, span_of(ping), &heard));
+        assert_int_equal(heard.len, (size_t)answers * strlen(pong));
+        conn_close(conn_pool_first(&h.server.loops[0].conns));
+        test_server_turn(&h);
+        assert_int_equal(read(fd, &byte, 1), 0);
+        close(fd);
+        buf_done(&heard);
+    }
+    test_server_close(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -504,7 +607,10 @@ int main(void)
         cmocka_unit_test(a_silent_connection_is_closed),
         cmocka_unit_test(a_connection_without_further_requests_is_closed),
         cmocka_unit_test(beyond_the_ceiling_a_newcomer_has_the_place_of_a_silent_one),
+        cmocka_unit_test(more_than_is_read_at_once_waits_for_no_other_event),
         cmocka_unit_test(the_memory_of_all_connections_is_bounded),
+        cmocka_unit_test(one_that_is_closed_while_it_has_more_to_read_is_gone),
+        cmocka_unit_test(one_that_is_closed_after_many_answers_has_ended_for_its_client),
         cmocka_unit_test(draining_ends_idle_connections_and_finishes_the_others),
     };
 
