@@ -124,8 +124,7 @@ static void close_handle(void *handle)
         uv_close(handle, NULL);
 }
 
-/* libuv runs timers before it waits for sockets: what a timer has answered must not wait for
- * those. */
+/* Timers run before sockets are waited for: what a timer has answered must not wait for those. */
 static void after_timer(void *loop)
 {
     turn_finish(loop);
@@ -289,7 +288,7 @@ static void woken(uv_async_t *wake)
         drain(loop);
 }
 
-/* Called by libuv when it has read from all sockets that were ready. */
+/* All sockets that were ready have been read from; if libuv was run as well, it calls this. */
 static void end_turn(uv_check_t *check)
 {
     struct loop *loop = check->data;
@@ -299,8 +298,7 @@ static void end_turn(uv_check_t *check)
         accept_waiting(loop);
     if (uv_is_closing((uv_handle_t *)&loop->wake)) /* it drains, and that was all */
         return;
-    if (!has_ended)
-        uv_async_send(&loop->wake); /* so that libuv does not wait before the next turn */
+    loop->has_more_to_do = !has_ended;
     look_again_after(&loop->look_again, had_work, &loop->turn.work);
     loop->turn.work = (struct turn_work){ 0 };
 }
@@ -382,12 +380,13 @@ void loop_turn(struct loop *loop, bool may_wait)
 {
     const bool is_looking = loop->look_again.is_looking;
 
+    may_wait = may_wait && !is_looking && !loop->has_more_to_do;
     if (is_looking) {
         if (loop->conns.uring)
             uring_submit(loop->conns.uring);
         look_again_wait(&loop->look_again);
     }
-    if (read_from_all(loop, may_wait && !is_looking))
+    if (read_from_all(loop, may_wait))
         uv_run(&loop->uv, UV_RUN_NOWAIT); /* and it ends the turn */
     else
         end_turn(&loop->end_of_turn);

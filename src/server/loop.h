@@ -104,6 +104,7 @@ struct loop {
     uint64_t next_id;
     uint64_t drain_by; /* when it drains at the latest; 0: it need not yet */
     bool is_draining;
+    bool has_more_to_do; /* the next turn does not wait */
 
     struct turn turn;
     struct errand *errands; /* for replies of this loop, in the thread pool */

@@ -7,7 +7,7 @@
  *   T1  No byte of a reply is sent before the commit behind its checks.
  *   T2  One commit, and so one sync, serves all checks that were asked before it.
  *   T3  A turn sends at most MOST_PAGES pages, and serves a client that pipelines at most
- *       MOST_ROUNDS times and about MOST_NS; then libuv looks at all other connections first.
+ *       MOST_ROUNDS times and about MOST_NS; then all other connections are read from first.
  *
  * WHY NOT one request after the other: a system call drives code and data out of the processor's
  * caches. With one request a connection, changing between reading, deciding and sending for each

@@ -54,14 +54,14 @@ struct turn {
 void turn_init(struct turn *t);
 void turn_done(struct turn *t);
 
-/* The two ways into a turn from libuv. */
+/* The two ways into a turn. */
 void turn_gathered(struct conn_pool *pool); /* the room for what is read is full */
-bool turn_end(struct loop *loop); /* libuv has read from all. False: there is more to do, soon */
+bool turn_end(struct loop *loop); /* all have been read from. False: there is more to do, soon */
 
 /* Has anything arrived, or is there a check to commit or a reply to send? */
 bool turn_has_work(const struct loop *loop);
 
-/* From a timer, after which libuv may wait long: answer and send all that can be now. */
+/* From a timer, after which the loop may wait long: answer and send all that can be now. */
 void turn_finish(struct loop *loop);
 
 /* ---- for the steps of a turn --------------------------------------------------------------- */
