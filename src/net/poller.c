@@ -1,21 +1,22 @@
 /* poller.c - connections by epoll.
  *
- * IN    A connection is in the set from when it is accepted until it is closed, and the kernel tells of
- *       it once each time something arrives (EPOLLET). From then on it has more, until a read finds
- *       less than there is room for. One that has more and wants it is in a list: each is read from
- *       once a turn, those first that have waited for longest. To pause one takes no system call.
+ * IN    A connection is in the set from when it is accepted until it is closed, and the kernel tells
+ *       of it once each time something arrives (EPOLLET). From then on it has more, until a read
+ *       finds less than there is room for. One that has more and wants it is in a list: each is read
+ *       from once a turn, those first that have waited for longest. To pause one takes no system
+ *       call.
  * LIBUV is run when its descriptor is readable, a timer is due, or it has handles to close.
  *
  * RULES
  *   E1  The thread does not sleep while a connection is in the list: no event may come for it.
  *   E2  A connection in the list is not closed: it is taken out first.
  *   E3  A read that finds less than there is room for has emptied a socket of TCP, unless the event
- *       told of more than bytes: their end, an error, or bytes that are out of band, before which a read
- *       ends. It may not have emptied a Unix socket, where a read also ends between messages of
+ *       told of more than bytes: their end, an error, or bytes that are out of band, before which a
+ *       read ends. It may not have emptied a Unix socket, where a read also ends between messages of
  *       different senders. Then only a read that finds nothing is the last.
  *
- * WHY NOT libuv: it is told of each connection again until that is empty, so the kernel looks at each
- * socket twice, and it calls read(), which takes the kernel longer than recv(). */
+ * WHY NOT libuv: it is told of each connection again until that is empty, so the kernel looks at
+ * each socket twice, and it calls read(), which takes the kernel longer than recv(). */
 #include "net/poller.h"
 
 #include <errno.h>
@@ -80,7 +81,8 @@ bool poller_add(struct conn *c)
     return c->is_watched;
 }
 
-/* A process that was forked at this moment may still have the socket, which then stays in the set. */
+/* A process that was forked at this moment may still have the socket, which then stays in the
+ * set. */
 void poller_remove(struct conn *c)
 {
     if (c->is_watched)

@@ -1,7 +1,7 @@
 /* poller.h - connections by epoll: one system call a turn waits for what comes.
  *
- * It tells whose socket has bytes, and reads them. All else stays with libuv: listeners, timers, what
- * a slow client has not read. libuv's own descriptor is one of those that are waited for. */
+ * It tells whose socket has bytes, and reads them. All else stays with libuv: listeners, timers,
+ * what a slow client has not read. libuv's own descriptor is one of those that are waited for. */
 #ifndef WEIR_NET_POLLER_H
 #define WEIR_NET_POLLER_H
 

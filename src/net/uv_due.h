@@ -1,5 +1,5 @@
-/* uv_due.h - has libuv something to do that its descriptor does not tell? For those who wait for that
- * descriptor, and not in libuv. */
+/* uv_due.h - has libuv something to do that its descriptor does not tell? For those who wait for
+ * that descriptor, and not in libuv. */
 #ifndef WEIR_NET_UV_DUE_H
 #define WEIR_NET_UV_DUE_H
 
