@@ -144,9 +144,20 @@ uint64_t hash_salt(void)
     return salt;
 }
 
-void hash_secret_id(const struct secret *secret, unsigned char id[16])
+void hash_secret_id(const struct secret *secret, unsigned char id[SECRET_ID_BYTES])
 {
     const struct hash_key key = hash_key_of(secret, span_of("the secret itself"));
 
     memcpy(id, key.bytes, sizeof key.bytes);
+}
+
+struct secret_ids hash_secret_ids(const struct secret *secret)
+{
+    const struct hash_key together = hash_key_of(secret,
+                                                 span_of("the secret of keys side by side"));
+    struct secret_ids ids;
+
+    memcpy(ids.together, together.bytes, sizeof ids.together);
+    hash_secret_id(secret, ids.apart);
+    return ids;
 }

@@ -56,6 +56,22 @@ void hash_together(const struct hash_ask asks[], size_t n, struct key out[]);
 void hash_one_by_one(const struct hash_ask asks[], size_t n, struct key out[]); /* the same */
 bool hash_is_wide(void); /* this processor has registers for several */
 
+/* The key of one of several limits of an identity. Their keys have the upper half in common, which alone
+ * says where in the table a key is, so they lie side by side there, and one hash is enough for all.
+ *
+ * `base` is a hash of the identity, which no two identities have in common but with a probability of
+ * 2^-128. `own_bits` tell the limits of one identity from each other: 64 bits that only the secret can
+ * tell, made once for a limit and not for an identity. So keys of different identities are the same with
+ * a probability of 2^-128, and whoever chooses identities can look for no two that are. Two limits of
+ * one policy have the same bits with a probability of 2^-64, once for each two that are ever
+ * configured, and nobody who sends requests has a say in that. */
+static inline struct key key_beside(struct key base, uint64_t own_bits)
+{
+    const uint64_t low = base.low ^ own_bits;
+
+    return (struct key){ base.high, low + ((base.high | low) == 0) }; /* never all zero */
+}
+
 /* The same for ids, which are hashed twice for one reservation: SipHash-1-3-128. It has fewer rounds,
  * enough to keep callers from aiming at a place of the table. */
 struct key hash_id(const struct hash_key *key, struct span id);
@@ -86,6 +102,14 @@ bool digest_equal(const struct digest *a, const struct digest *b);
 uint64_t hash_salt(void); /* random; makes the checksums of one file its own */
 
 /* Tells one secret from another without telling it. */
-void hash_secret_id(const struct secret *secret, unsigned char id[16]);
+enum { SECRET_ID_BYTES = 16 };
+void hash_secret_id(const struct secret *secret, unsigned char id[SECRET_ID_BYTES]);
+
+/* The same for files whose keys are made by it. Which of the two ids they have tells how: by
+ * key_beside(), or each by a hash of its own. */
+struct secret_ids {
+    unsigned char together[SECRET_ID_BYTES], apart[SECRET_ID_BYTES]; /* the latter: that of before */
+};
+struct secret_ids hash_secret_ids(const struct secret *secret);
 
 #endif

@@ -69,7 +69,7 @@ static void add_charge(const struct engine *e, struct check *check, struct limit
 
     envoy_identity(ask->limit, ask->rule, ask->entries, ask->entry_count, &identity);
     bytes = (struct span){ identity.bytes, identity.len };
-    ask->key = engine_key(e, &counted->hash_key, counted->shared_key, bytes);
+    ask->key = engine_counted_key(e, counted, bytes);
     if (!ask->is_shadow && add_to_other(check, ask))
         return;
     if (ask->brings_numbers) {

@@ -68,7 +68,8 @@ void engine_prefetch_all(struct engine *e, const struct check *check, enum prefe
             return; /* the charges came while its id was hashed */
     }
     for (size_t i = 0; i < check->live + check->shadow; i++)
-        e->store->ops->prefetch(e->store, check->charges[i].key, what);
+        if (i == 0 || check->charges[i].key.high != check->charges[i - 1].key.high)
+            e->store->ops->prefetch(e->store, check->charges[i].key, what);
 }
 
 int64_t pending_steady(const struct pending *pending)

@@ -192,6 +192,13 @@ static inline struct key engine_key(const struct engine *e, const struct hash_ke
     return ready ? hash_shared_by(ready, identity) : hash_shared(key, identity);
 }
 
+/* That of an identity which a limit of a policy counts. */
+static inline struct key engine_counted_key(const struct engine *e, const struct counted *c,
+                                            struct span identity)
+{
+    return counted_key(c, engine_key(e, &c->hash_key, c->shared_key, identity));
+}
+
 /* Fills everything but what the caller gives. On error there is nothing to ask. */
 WEIR_MUSTCHECK weir_err engine_prepare(struct engine *e, struct check *check, weir_diag *diag);
 

@@ -36,7 +36,7 @@ bool lone_check(struct engine *e, const struct policies *policies, const struct 
     if (!p->is_asked_alone || !short_identity_fits(p, key))
         return false;
     short_identity_write(key, &identity);
-    c.key = hash_identity_from(p->starts, pattern_hashed(p, &identity, identity.len));
+    c.key = pattern_key(p, pattern_hashed(p, &identity, identity.len));
     store->ops->prefetch(store, c.key, PREFETCH_PLACE);
     c.rule = p->charges[0].numbers;
     c.cost = p->charges[0].cost;

@@ -93,7 +93,8 @@ static void put_charges(const struct engine *e, const struct pattern *p, struct 
     short_identity_write(key, &identity);
     pattern_keys(p, pattern_hashed(p, &identity, identity.len), keys);
     for (size_t i = 0; i < p->count; i++) {
-        e->store->ops->prefetch(e->store, keys[i], PREFETCH_PLACE);
+        if (i < p->hashes)
+            e->store->ops->prefetch(e->store, keys[i], PREFETCH_PLACE);
         charges[i].key = keys[i];
         charges[i].rule = p->charges[i].numbers;
         charges[i].class = p->charges[i].class;

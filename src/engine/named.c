@@ -12,7 +12,7 @@ const char named_other[] = "(other)";
 
 static const char *const by_key[] = { "key" };
 
-/* What identities are hashed with. The secret is told by its place: there are at most two. */
+/* What identities are hashed with: as for a SOLE_RULE, in every store. The secret is told by its place: there are at most two. */
 struct numbers {
     const struct secret *secret;
     weir_algorithm algorithm;
@@ -49,7 +49,7 @@ struct named *named_new(struct intern *names, const weir_allocator *allocator)
         return NULL;
     n->seed = hash_salt();
     n->names = names;
-    n->default_rule = intern_keep(names, span_of("default"));
+    n->default_rule = intern_keep(names, span_of(SOLE_RULE));
     arena_init(&n->arena, allocator);
     if (!n->default_rule || pthread_mutex_init(&n->lock, NULL) != 0) {
         alloc_free(allocator, n);
@@ -140,14 +140,14 @@ static void add_numbers(struct named *n, struct entry *e, const struct numbers *
 static struct hash_key hash_key_for(struct named *n, struct entry *e, const struct secret *secret,
                                     struct span name, const struct rule *r)
 {
+    const struct counted_scope scope = { name, span_of(n->default_rule), r, NULL, false };
     const struct numbers *found = e ? find_numbers(e, secret, r) : NULL;
     struct numbers made;
 
     if (found)
         return found->hash_key;
     made = (struct numbers){ secret, r->algorithm, r->start, r->window,
-                             counted_hash_key(secret, name, span_of(n->default_rule), r, NULL,
-                                              false) };
+                             counted_hash_key(secret, &scope) };
     if (e && atomic_load_explicit(&e->count, memory_order_relaxed) < NAMED_NUMBERS)
         add_numbers(n, e, &made, r);
     return made.hash_key;

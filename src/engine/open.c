@@ -155,7 +155,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     struct store *store, *local = NULL;
     weir_err err;
 
-    hash_secret_id(secret, options.secret_id);
+    options.secret_ids = hash_secret_ids(secret);
     if (store_is_shared(options.uri)) {
         w->denials = deny_cache_new(&w->allocator); /* before the first news */
         w->leases = leases_new(&w->allocator);
@@ -173,6 +173,7 @@ static weir_err open_store(weir *w, const weir_options *o, const struct secret *
     w->engine.clock_ctx = w->clock_ctx;
     w->engine.named = w->named;
     w->engine.names = w->names;
+    w->source.key_way = store->ops->is_shared || store->is_apart ? KEYS_APART : KEYS_TOGETHER;
     if (!store->ops->is_shared)
         return WEIR_OK;
     options.uri = "memory:";

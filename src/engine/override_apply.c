@@ -109,8 +109,8 @@ static weir_err put_on_plan(struct overruling *r, size_t i, const struct overrid
     if (err)
         return err;
     check->charges[i].rule = &counted->rule;
-    check->charges[i].key = engine_key(r->e, &counted->hash_key, counted->shared_key,
-                                       (struct span){ identity.bytes, identity.len });
+    check->charges[i].key = engine_counted_key(r->e, counted,
+                                               (struct span){ identity.bytes, identity.len });
     return WEIR_OK;
 }
 

@@ -70,6 +70,21 @@ static struct hash_start start_of(const struct engine *e, const struct check *ch
     return hash_start_of(&counted_of(check, i)->hash_key, (struct span){ 0 });
 }
 
+static uint64_t own_bits_of(const struct check *check, size_t i)
+{
+    return check->policy ? counted_of(check, i)->own_bits : 0;
+}
+
+/* All count the same identity: its value. */
+static size_t hashes_of(const struct check *check)
+{
+    for (size_t i = 1; i < check->live; i++)
+        if (memcmp(&counted_of(check, i)->hash_key, &counted_of(check, 0)->hash_key,
+                   sizeof(struct hash_key)) != 0)
+            return check->live;
+    return check->live > 0 ? 1 : 0;
+}
+
 /* Most that is asked of one counts for a policy; the rest goes the long way. */
 static bool is_fit_for_shared(const struct check *check, enum pattern_kind kind)
 {
@@ -137,12 +152,14 @@ bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind k
         const struct charge *c = &check->charges[i];
 
         out->starts[i] = start_of(e, check, i, kind);
+        out->own_bits[i] = own_bits_of(check, i);
         out->charges[i].rule = check->rules[i];
         out->charges[i].numbers = c->rule;
         out->charges[i].shared = e->store->ops->is_shared ? counted_of(check, i)->shared_key : NULL;
         out->charges[i].cost = c->cost;
         out->charges[i].class = c->class;
     }
+    out->hashes = hashes_of(check);
     note_straight(check, out);
     return true;
 }
@@ -222,7 +239,7 @@ static inline void put_keys(const struct engine *e, struct check *check, const s
                             struct span hashed, struct known_keys *known)
 {
     if (p->count == 1)
-        check->charges->key = hash_identity_from(p->starts, hashed);
+        check->charges->key = pattern_key(p, hashed);
     else
         put_several(check, p, hashed);
     for (size_t i = 0; i < p->count && p->charges[i].shared; i++)
@@ -324,7 +341,7 @@ static inline struct key straight_key(const struct pattern *p,
 {
     if (identity->len == p->longer_len)
         return hash_identity_from(&p->longer, (struct span){ identity->bytes, identity->len });
-    return hash_identity_from(p->starts, pattern_hashed(p, identity, identity->len));
+    return pattern_key(p, pattern_hashed(p, identity, identity->len));
 }
 
 /* The way of most. What all checks of the pattern have in common is there. False: it is not. */

@@ -80,11 +80,12 @@ static const struct hash_start *start_of(const struct run *run, size_t k, size_t
 /* … and what the store will look at comes near. */
 static void hash(struct engine *e, struct run *run)
 {
-    const size_t n = run->pattern->count, some = run->count - run->hashed;
-    struct charge *charges = &run->charges[run->hashed * n];
+    const struct pattern *p = run->pattern;
+    const size_t n = p->hashes, some = run->count - run->hashed;
+    struct charge *charges = &run->charges[run->hashed * p->count];
     struct hash_start longer[HASHED_AT_ONCE];
     struct hash_ask asks[HASHED_AT_ONCE * PATTERN_MOST_CHARGES];
-    struct key keys[HASHED_AT_ONCE * PATTERN_MOST_CHARGES];
+    struct key keys[HASHED_AT_ONCE * PATTERN_MOST_CHARGES], *key = keys;
 
     if (n == 0 || some == 0)
         return;
@@ -97,10 +98,11 @@ static void hash(struct engine *e, struct run *run)
         }
     }
     hash_together(asks, some * n, keys);
-    for (size_t i = 0; i < some * n; i++) {
-        charges[i].key = keys[i];
+    for (size_t i = 0; i < some * n; i++)
         e->store->ops->prefetch(e->store, keys[i], PREFETCH_PLACE);
-    }
+    for (size_t i = 0; i < some; i++, key += n)
+        for (size_t k = 0; k < p->count; k++)
+            charges++->key = key_beside(n == 1 ? *key : key[k], p->own_bits[k]);
     run->hashed = run->count;
 }
 
@@ -117,6 +119,15 @@ void run_put(struct engine *e, struct run *run, struct span key)
 
 /* ---- asking -------------------------------------------------------------------------------- */
 
+static void bring_logs_near(struct engine *e, const struct run *run)
+{
+    const struct pattern *p = run->pattern;
+
+    for (size_t i = 0; i < run->count; i++)
+        for (size_t k = 0; k < p->hashes; k++)
+            e->store->ops->prefetch(e->store, run->charges[i * p->count + k].key, PREFETCH_BESIDE);
+}
+
 void run_ask(struct engine *e, struct pending *pending, struct run *run,
              const struct policies *policies, int64_t now)
 {
@@ -125,8 +136,7 @@ void run_ask(struct engine *e, struct pending *pending, struct run *run,
     hash(e, run);
     run->now = now;
     if (run->count > 1 && state_is_log(run->charges->rule->algorithm))
-        for (size_t i = 0; i < run->count * p->count; i++)
-            e->store->ops->prefetch(e->store, run->charges[i].key, PREFETCH_BESIDE);
+        bring_logs_near(e, run);
     for (size_t i = 0; i < run->count; i++) {
         struct question *q = &run->questions[i];
 

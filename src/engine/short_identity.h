@@ -57,14 +57,30 @@ static inline struct span pattern_hashed(const struct pattern *p, const void *id
     return (struct span){ at + sizeof(size_t), len };
 }
 
-/* The key of each charge. */
-static inline void pattern_keys(const struct pattern *p, struct span hashed, struct key *out)
+/* The key of the only charge. */
+static inline struct key pattern_key(const struct pattern *p, struct span hashed)
+{
+    return key_beside(hash_identity_from(p->starts, hashed), *p->own_bits);
+}
+
+/* The key of each charge, by the hashes of its identity. */
+static inline void pattern_spread(const struct pattern *p, const struct key *hashes,
+                                  struct key out[PATTERN_MOST_CHARGES])
+{
+    for (size_t i = 0; i < p->count; i++)
+        out[i] = key_beside(hashes[p->hashes == 1 ? 0 : i], p->own_bits[i]);
+}
+
+static inline void pattern_keys(const struct pattern *p, struct span hashed,
+                                struct key out[PATTERN_MOST_CHARGES])
 {
     struct hash_ask asks[PATTERN_MOST_CHARGES];
+    struct key hashes[PATTERN_MOST_CHARGES];
 
-    for (size_t i = 0; i < p->count; i++)
+    for (size_t i = 0; i < p->hashes; i++)
         asks[i] = (struct hash_ask){ &p->starts[i], hashed };
-    hash_together(asks, p->count, out);
+    hash_together(asks, p->hashes, hashes);
+    pattern_spread(p, hashes, out);
 }
 
 #endif

@@ -238,7 +238,7 @@ static void make_policy(struct loader *l, struct taken *taken, const struct sett
         .line = limit->node->line,
     };
     name_attributes(l, limit, rule);
-    fill_rule(l, policy, keep(l, "default"), &limit->numbers, rule);
+    fill_rule(l, policy, keep(l, SOLE_RULE), &limit->numbers, rule);
     if (rule->by_count == 1)
         policy->sole_attribute = rule->by[0];
     limit->rule = rule;

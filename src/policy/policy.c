@@ -242,11 +242,11 @@ static size_t add_text(char *out, size_t len, struct span text)
     return len + text.len + 1;
 }
 
-struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
-                                 const struct rule *numbers, const char *counts, bool shadow_limit)
+struct hash_key counted_hash_key(const struct secret *secret, const struct counted_scope *of)
 {
     char scope[6 * (WEIR_MAX_NAME + 1) + sizeof "counts " + sizeof "shadow" + 32];
     char window[WEIR_MAX_NAME + 32], amount[WEIR_MAX_NAME + sizeof "counts "];
+    const struct rule *numbers = of->numbers;
     size_t len = 0;
 
     if (numbers->start == START_CALENDAR)
@@ -255,17 +255,40 @@ struct hash_key counted_hash_key(const struct secret *secret, struct span policy
     else
         snprintf(window, sizeof window, "%" PRId64 "%s", numbers->window,
                  numbers->start == START_FIRST ? " first" : "");
-    len = add_text(scope, len, policy);
-    len = add_text(scope, len, rule);
+    len = add_text(scope, len, of->policy);
+    len = add_text(scope, len, of->rule);
     len = add_text(scope, len, span_of(weir_algorithm_name(numbers->algorithm)));
     len = add_text(scope, len, span_of(window));
-    if (counts) {
-        snprintf(amount, sizeof amount, "counts %s", counts);
+    if (of->counts) {
+        snprintf(amount, sizeof amount, "counts %s", of->counts);
         len = add_text(scope, len, span_of(amount));
     }
-    if (shadow_limit)
+    if (of->is_shadow_limit)
         len = add_text(scope, len, span_of("shadow"));
     return hash_key_of(secret, (struct span){ scope, len - 1 }); /* no NUL at the end */
+}
+
+/* No policy is called so: a name has no spaces. */
+static struct hash_key policy_hash_key(const struct secret *secret, struct span policy)
+{
+    char scope[sizeof "side by side" + WEIR_MAX_NAME + 1];
+    size_t len = add_text(scope, 0, span_of("side by side"));
+
+    len = add_text(scope, len, policy);
+    return hash_key_of(secret, (struct span){ scope, len - 1 });
+}
+
+struct counted counted_make(const struct secret *secret, enum key_way way,
+                            const struct counted_scope *of)
+{
+    const struct hash_key own = counted_hash_key(secret, of);
+    struct counted made = { .rule = *of->numbers, .hash_key = own };
+
+    if (way == KEYS_TOGETHER && !span_is(of->rule, SOLE_RULE)) {
+        made.hash_key = policy_hash_key(secret, of->policy);
+        memcpy(&made.own_bits, own.bytes, sizeof made.own_bits);
+    }
+    return made;
 }
 
 struct hash_key rollout_hash_key(const struct secret *secret, struct span policy, struct span rule)

@@ -49,6 +49,9 @@ bool name_is_valid(struct span name);
 /* What a rule counts that does not say it. */
 #define COUNTS_REQUESTS "requests"
 
+/* The one rule of a short policy, and of a limit that came with a request and a name. */
+#define SOLE_RULE "default"
+
 /* A named fact about a request. */
 struct attribute {
     struct span name, value;
@@ -60,12 +63,20 @@ struct tag_key {
     const struct shared_key *shared_key; /* the same, made ready; NULL: it is not */
 };
 
-/* A limit as one key counts it: the numbers, and what its identities are hashed with. */
+/* A limit as one key counts it: the numbers, and what keys are made with. */
 struct counted {
     struct rule rule;
-    struct hash_key hash_key;
-    const struct shared_key *shared_key; /* the same, made ready; NULL: it is not */
+    struct hash_key hash_key;            /* what identities are hashed with … */
+    uint64_t own_bits;                   /* … and key_beside(); 0: the hash is the key */
+    const struct shared_key *shared_key; /* that of a shared store, made ready; NULL: it is not */
 };
+
+/* How the keys of a policy's limits are made for one identity: side by side, by one hash of it, or each
+ * by a hash of its own, as in shared stores and in files of before. Those of a SOLE_RULE always are: it
+ * has none beside it, and counts what a limit of this name has counted that came with requests. These
+ * choose their window, and so could make keys side by side without end; of a policy there are no more
+ * than it has rules, with their plans and shadow limits. */
+enum key_way { KEYS_TOGETHER, KEYS_APART };
 
 struct plan {
     const char *name;
@@ -88,7 +99,7 @@ enum {
 };
 
 struct policy_rule {
-    const char *name;            /* "default" for the one rule of a short policy */
+    const char *name;            /* SOLE_RULE for the one of a short policy */
     const struct policy *policy; /* whose it is */
     enum mode mode;              /* its own or the policy's: off beats shadow beats enforce */
     enum mode own_mode;
@@ -191,6 +202,7 @@ struct policy_source {
     const char *text;
     const char *const *environment; /* NAME=value strings, NULL at the end; NULL: no overrides */
     const struct secret *secret;
+    enum key_way key_way;
     struct intern *names;
     weir_allocator allocator;
     struct envoy_files envoy;
@@ -233,10 +245,29 @@ bool policies_use(const struct policies *set, const struct policy *policy, struc
 /* The numbers this rule has under a plan: the plan's, or its own if it has no such plan. */
 const struct counted *policy_rule_under(const struct policy_rule *rule, struct span plan);
 
-/* The hash key of a rule's identities. Its name, its algorithm, its window and what it counts are
- * what it is; limit, burst and precision are not, so that changing them keeps what is counted. */
-struct hash_key counted_hash_key(const struct secret *secret, struct span policy, struct span rule,
-                                 const struct rule *numbers, const char *counts, bool shadow_limit);
+/* What a limit is: its policy, its rule, its algorithm, its window and what it counts. Limit, burst and
+ * precision are not, so that changing them keeps what is counted. */
+struct counted_scope {
+    struct span policy, rule;
+    const struct rule *numbers;
+    const char *counts; /* NULL: requests */
+    bool is_shadow_limit;
+};
+
+/* The hash key of its identities, where each limit has its own. */
+struct hash_key counted_hash_key(const struct secret *secret, const struct counted_scope *of);
+
+/* What its keys are made with; no shared key. By KEYS_TOGETHER it depends on its policy's name and on
+ * itself, and not on what other rules there are: so a reload keeps what is counted, whichever rules come,
+ * go or change places. */
+struct counted counted_make(const struct secret *secret, enum key_way way,
+                            const struct counted_scope *of);
+
+/* The key of an identity that was hashed with the hash key. */
+static inline struct key counted_key(const struct counted *c, struct key hashed)
+{
+    return key_beside(hashed, c->own_bits);
+}
 
 /* The same for tags: an identity is called the same under all rules of all policies that count by
  * the same. */

@@ -274,11 +274,13 @@ static struct counted counted_of(struct loader *l, const char *policy,
                                  const struct policy_rule *rule, const struct rule *numbers,
                                  bool shadow_limit)
 {
-    const struct hash_key key = counted_hash_key(l->source->secret, span_of(policy),
-                                                 span_of(rule->name), numbers, rule->counts,
-                                                 shadow_limit);
+    const struct counted_scope scope = { span_of(policy), span_of(rule->name), numbers,
+                                         rule->counts, shadow_limit };
+    struct counted made = counted_make(l->source->secret, l->source->key_way, &scope);
 
-    return (struct counted){ *numbers, key, make_ready(l, &key) };
+    if (l->source->key_way == KEYS_APART)
+        made.shared_key = make_ready(l, &made.hash_key);
+    return made;
 }
 
 /* A limit on its own, as a text or as a mapping: a plan's, or the shadow_limit. What is not a
@@ -547,7 +549,7 @@ void read_policy(struct loader *l, const struct yaml *key, const struct settings
         if (!rule)
             return;
         rule->policy = out;
-        rule->name = intern_keep(l->source->names, span_of("default"));
+        rule->name = intern_keep(l->source->names, span_of(SOLE_RULE));
         l->out_of_memory |= !rule->name;
         if (!rule->name)
             return;

@@ -20,11 +20,9 @@ static bool make_rule(struct policies *set, const struct secret *secret,
     rule->name = name;
     rule->policy = policy;
     rule->mode = rule->own_mode = MODE_SHADOW;
-    rule->counted = (struct counted){
-        .rule = c->numbers,
-        .hash_key = counted_hash_key(secret, span_of(policy->name), span_of(name), &c->numbers,
-                                     c->rule->counts, false),
-    };
+    rule->counted = counted_make(secret, KEYS_TOGETHER,
+                                 &(struct counted_scope){ span_of(policy->name), span_of(name),
+                                                          &c->numbers, c->rule->counts, false });
     rule->shadow_limit = NULL;
     rule->rollout = SHARE_ALL;
     rule->plan_count = 0;

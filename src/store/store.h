@@ -218,7 +218,7 @@ struct store_options {
     void *wake_ctx;
     const char *sync;       /* "always", "os" or a duration; file stores only; NULL: "50ms" */
     uint64_t journal_limit; /* bytes that a journal may have before a snapshot is taken; 0: 32 MB */
-    unsigned char secret_id[16];
+    struct secret_ids secret_ids;
     const struct secret *secret; /* borrowed until it is open */
     bool lacks_secret;           /* these two are not set: no questions before take_secret() */
     bool no_thread;              /* tick() does everything */
@@ -238,6 +238,7 @@ struct store_options {
 struct store {
     const struct store_ops *ops;
     bool commits_at_once; /* a commit waits for no disk and no network: a turn may have many */
+    bool is_apart;        /* what it holds has no keys by key_beside(), and must not get any */
 };
 
 /* What leads to the place of a key in memory, the place itself, or what the state has beside it.
@@ -261,8 +262,8 @@ struct store_ops {
      * opened without. */
     void (*take_secret)(struct store *s, const struct secret *secret);
 
-    /* Questions with this key come soon: bring near what they will look at, best in steps with
-     * something else between them. May be NULL. */
+    /* Questions with this key come soon, and with those beside it, which have the upper half in common:
+     * bring near what they will look at, best in steps with something else between them. May be NULL. */
     void (*prefetch)(struct store *s, struct key key, enum prefetch what);
 
     /* A remote store waits for its answers on a loop of the caller's. Questions of a lane are done

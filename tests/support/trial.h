@@ -67,6 +67,15 @@ struct trial {
 
 static const unsigned char trial_secret_id[16 + 1] = "the same for all";
 
+static inline struct secret_ids trial_secret_ids(void)
+{
+    struct secret_ids ids;
+
+    memcpy(ids.together, trial_secret_id, sizeof ids.together);
+    memcpy(ids.apart, trial_secret_id, sizeof ids.apart);
+    return ids;
+}
+
 /* ---- the questions ------------------------------------------------------------------------- */
 
 static inline void trial_rules(struct rule *rules, int64_t window)
@@ -203,7 +212,7 @@ static inline struct store_options trial_options(struct trial *t)
         .allocator = heap(),
     };
 
-    memcpy(o.secret_id, trial_secret_id, sizeof o.secret_id);
+    o.secret_ids = trial_secret_ids();
     return o;
 }
 
@@ -464,12 +473,13 @@ static inline void trial_tick(struct trial *t)
 static inline uint64_t trial_recover(struct trial *t, struct sim *disk, enum recovery_how how)
 {
     const weir_allocator allocator = heap();
+    const struct secret_ids ids = trial_secret_ids();
     struct table *table = trial_table(t);
     struct recovery found;
     weir_diag diag = { "" };
     uint64_t digest;
 
-    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, trial_secret_id, how,
+    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, &ids, how,
                      &allocator, &found, &diag))
         fail_msg("refused after %llu operations: %s", (unsigned long long)t->sim->ops, diag.text);
     if (found.damages > 0)

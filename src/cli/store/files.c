@@ -54,7 +54,7 @@ static bool find_secret(struct store_files *f, const char *path, const char *sec
     else
         found = true;
     if (found)
-        hash_secret_id(&secret, f->secret_id);
+        f->secret_ids = hash_secret_ids(&secret);
     buf_done(&beside);
     return found;
 }
@@ -144,10 +144,10 @@ int store_files_load(struct store_files *f, const char *name, const char *secret
     if (make_table(f, &diag))
         return STATUS_TROUBLE;
     if (recovery_run(f->dir, &(struct restoring){ f->table, f->now, thread_pool_processors() },
-                     f->secret_id, RECOVERY_SALVAGE, &f->allocator, &f->found, &diag))
+                     &f->secret_ids, RECOVERY_SALVAGE, &f->allocator, &f->found, &diag))
         return trouble("%s", diag.text);
     count_keys(f);
-    if (ledger_file_look(f->dir, f->secret_id, &f->allocator, &f->ledger, &diag))
+    if (ledger_file_look(f->dir, f->secret_ids.apart, &f->allocator, &f->ledger, &diag))
         return trouble("%s", diag.text);
     if (f->ledger.is_damaged)
         note_ledger(f);

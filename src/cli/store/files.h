@@ -14,7 +14,7 @@ struct store_files {
     struct table *table; /* all that verifies */
     struct recovery found;
     struct ledger_found ledger;
-    unsigned char secret_id[16];
+    struct secret_ids secret_ids;
     weir_allocator allocator;
     int64_t now;
     uint64_t keys, live; /* live: not yet back to untouched */

@@ -72,17 +72,19 @@ static int write_anew(struct store_files *f)
     struct snapshot_facts written;
     struct journal *journal = NULL;
     weir_diag diag = { "" };
-    weir_err err = journal_new(&journal, f->dir, SYNC_ALWAYS, f->secret_id, &f->allocator);
+    weir_err err = journal_new(&journal, f->dir, SYNC_ALWAYS, f->found.id.bytes, &f->allocator);
 
+    if (!err && f->found.id.is_apart)
+        journal_keep_apart(journal);
     if (!err)
         err = journal_begin(journal, epoch, UINT64_MAX);
     if (!err)
-        err = snapshot_write(f->dir, f->table, journal, epoch, f->secret_id, f->now, NULL,
+        err = snapshot_write(f->dir, f->table, journal, epoch, f->found.id.bytes, f->now, NULL,
                              &f->allocator, &written, &diag);
     if (!err)
         err = journal_finish(journal);
     if (!err && f->ledger.is_damaged)
-        err = ledger_file_repair(f->dir, f->secret_id, &f->allocator, &diag);
+        err = ledger_file_repair(f->dir, f->secret_ids.apart, &f->allocator, &diag);
     if (!err)
         recovery_remove_before(f->dir, epoch);
     journal_free(journal);

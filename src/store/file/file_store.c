@@ -97,8 +97,9 @@ weir_err file_store_open_in(struct store **out, struct dir *dir,
     s->store.commits_at_once = s->keeper.mode != SYNC_ALWAYS;
     if (!err)
         err = keeper_recover(&s->keeper, diag);
+    s->store.is_apart = s->keeper.id.is_apart;
     if (!err)
-        err = ledger_file_open(&s->ledger, dir, options->secret_id, &s->allocator, diag);
+        err = ledger_file_open(&s->ledger, dir, options->secret_ids.apart, &s->allocator, diag);
     if (!err)
         err = keeper_start(&s->keeper, diag);
     if (err) {

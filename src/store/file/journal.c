@@ -140,6 +140,16 @@ weir_err journal_new(struct journal **out, struct dir *dir, enum sync_mode mode,
     return WEIR_OK;
 }
 
+void journal_keep_apart(struct journal *j)
+{
+    j->is_apart = true;
+}
+
+bool journal_is_apart(const struct journal *j)
+{
+    return j->is_apart;
+}
+
 void journal_free(struct journal *j)
 {
     weir_allocator allocator;

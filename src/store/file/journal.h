@@ -21,6 +21,11 @@ WEIR_MUSTCHECK weir_err journal_new(struct journal **out, struct dir *dir, enum 
                                     const weir_allocator *allocator);
 void journal_free(struct journal *j); /* does no I/O: see journal_finish() */
 
+/* Before it is begun: its keys are not made by key_beside(), and its files are those of the version
+ * before there was that. */
+void journal_keep_apart(struct journal *j);
+bool journal_is_apart(const struct journal *j);
+
 /* Begin the file of this epoch, which may have `most` bytes: see journal_bound().
  *
  * What was appended before is written to the old file, which is ended and synced. After a

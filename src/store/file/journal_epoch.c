@@ -51,7 +51,7 @@ static weir_err make_file(const struct journal *j, uint64_t epoch, bool restarte
 {
     struct journal_header h = {
         .magic = JOURNAL_MAGIC,
-        .version = JOURNAL_VERSION,
+        .version = j->is_apart ? JOURNAL_VERSION_APART : JOURNAL_VERSION,
         .restarted = restarted,
         .epoch = epoch,
         .first = j->written,

@@ -25,6 +25,7 @@ struct journal {
     weir_allocator allocator;
     enum sync_mode mode;
     unsigned char secret_id[16];
+    bool is_apart;
 
     pthread_mutex_t lock; /* of all below; the file's bytes belong to the thread that is `busy` */
     pthread_cond_t idle;

@@ -219,7 +219,7 @@ static weir_err checkpoint(struct keeper *k, weir_diag *diag)
     }
     k->tended_at = 0; /* tend it at once: a new journal has no zeros ahead */
     k->rested_at = clock_monotonic_us();
-    err = snapshot_write(k->dir, k->table, k->journal, epoch, k->options.secret_id, clock_now(k),
+    err = snapshot_write(k->dir, k->table, k->journal, epoch, k->id.bytes, clock_now(k),
                          k->options.no_thread ? NULL : &(struct snapshot_pace){ pace, k },
                          &k->options.allocator, &k->snapshot, diag);
     if (err) {
@@ -362,7 +362,7 @@ static weir_err begin_journal(struct keeper *k, weir_diag *diag)
 static weir_err begin_with_snapshot(struct keeper *k, weir_diag *diag)
 {
     const weir_err err = snapshot_write(k->dir, k->table, k->journal, k->epoch,
-                                        k->options.secret_id, clock_now(k), NULL,
+                                        k->id.bytes, clock_now(k), NULL,
                                         &k->options.allocator, &k->snapshot, diag);
 
     if (err) {
@@ -384,7 +384,7 @@ weir_err keeper_recover(struct keeper *k, weir_diag *diag)
     const bool warned = has_warning(k);
     struct recovery found;
     char line[256];
-    weir_err err = recovery_run(k->dir, &to, k->options.secret_id,
+    weir_err err = recovery_run(k->dir, &to, &k->options.secret_ids,
                                 warned ? RECOVERY_DISTRUST : RECOVERY_OPEN, &k->options.allocator,
                                 &found, diag);
 
@@ -392,6 +392,7 @@ weir_err keeper_recover(struct keeper *k, weir_diag *diag)
         leave_warning(k);
     if (err)
         return err;
+    k->id = found.id;
     k->epoch = found.next_epoch;
     k->snapshot = found.snapshot;
     k->table_then = table_bytes(k->table);
@@ -403,9 +404,11 @@ weir_err keeper_recover(struct keeper *k, weir_diag *diag)
                  found.torn_bytes);
         say(k, line);
     }
-    err = journal_new(&k->journal, k->dir, k->mode, k->options.secret_id, &k->options.allocator);
+    err = journal_new(&k->journal, k->dir, k->mode, k->id.bytes, &k->options.allocator);
     if (err)
         return diag_fail(diag, err, "%s", weir_err_text(err));
+    if (k->id.is_apart)
+        journal_keep_apart(k->journal);
     table_keep_log(k->table, journal_log(k->journal));
     return warned ? begin_with_snapshot(k, diag) : begin_journal(k, diag);
 }

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/worker.h"
+#include "store/file/files_id.h"
 #include "store/file/journal.h"
 #include "store/file/snapshot.h"
 #include "store/store.h"
@@ -23,6 +24,7 @@ struct keeper {
     struct table *table; /* borrowed */
     struct journal *journal;
     struct store_options options;
+    struct files_id id; /* of its files, when it has recovered */
     enum sync_mode mode;
     int64_t pause_ms; /* between two rounds; with SYNC_INTERVAL this is the interval */
 

@@ -54,7 +54,6 @@ static weir_err find_journals(struct dir *dir, struct buf *found)
 struct run {
     struct dir *dir;
     const struct restoring *to;
-    const unsigned char *secret_id;
     enum recovery_how how;
     const weir_allocator *allocator;
     struct recovery *out;
@@ -150,7 +149,7 @@ static weir_err replay(struct run *run, uint64_t epoch, bool is_followed, bool *
     err = replay_begin(&replaying, run->to, run->allocator);
     if (err)
         return diag_fail(run->diag, err, "%s", weir_err_text(err));
-    err = journal_read(run->dir, name, run->secret_id, base, run->how == RECOVERY_SALVAGE,
+    err = journal_read(run->dir, name, run->out->id.bytes, base, run->how == RECOVERY_SALVAGE,
                        run->allocator, replay_record, replaying, &reading, &why);
     if (!replay_end(replaying) && !err)
         err = diag_fail(&why, WEIR_ENOMEM, "not enough memory to replay %s", name);
@@ -257,7 +256,7 @@ static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
     struct recovery *out = run->out;
     const bool salvage = run->how == RECOVERY_SALVAGE;
     enum snapshot_end end;
-    weir_err err = snapshot_read(run->dir, run->to, run->secret_id, salvage, run->allocator, &end,
+    weir_err err = snapshot_read(run->dir, run->to, run->out->id.bytes, salvage, run->allocator, &end,
                                  &out->snapshot, run->diag);
 
     if (err)
@@ -280,13 +279,12 @@ static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
 }
 
 weir_err recovery_run(struct dir *dir, const struct restoring *to,
-                      const unsigned char secret_id[16], enum recovery_how how,
+                      const struct secret_ids *ids, enum recovery_how how,
                       const weir_allocator *allocator, struct recovery *out, weir_diag *diag)
 {
     struct run run = {
         .dir = dir,
         .to = to,
-        .secret_id = secret_id,
         .how = how,
         .allocator = allocator,
         .out = out,
@@ -305,7 +303,9 @@ weir_err recovery_run(struct dir *dir, const struct restoring *to,
         size_t count;
         const uint64_t *epochs = epochs_in(&found, &count);
 
-        err = run_all(&run, epochs, count);
+        err = files_id_find(dir, ids, epochs, count, &out->id, diag);
+        if (!err)
+            err = run_all(&run, epochs, count);
     }
     buf_done(&found);
     return err;

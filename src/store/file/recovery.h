@@ -2,6 +2,7 @@
 #ifndef WEIR_STORE_FILE_RECOVERY_H
 #define WEIR_STORE_FILE_RECOVERY_H
 
+#include "store/file/files_id.h"
 #include "store/file/snapshot.h"
 
 enum recovery_how {
@@ -14,6 +15,7 @@ enum recovery_how {
 enum { RECOVERY_LISTED = 32 };
 
 struct recovery {
+    struct files_id id;  /* for all files to come */
     uint64_t next_epoch; /* for the journal to come */
     struct snapshot_facts snapshot;
     uint64_t journals, journal_bytes, records;
@@ -32,7 +34,7 @@ struct recovery {
 /* Load the table. WEIR_EIO with a diag that names the file, the place and what to do: it was
  * refused, and nothing on disk was changed. */
 WEIR_MUSTCHECK weir_err recovery_run(struct dir *dir, const struct restoring *to,
-                                     const unsigned char secret_id[16], enum recovery_how how,
+                                     const struct secret_ids *ids, enum recovery_how how,
                                      const weir_allocator *allocator, struct recovery *out,
                                      weir_diag *diag);
 

@@ -122,12 +122,10 @@ static weir_err write_block(struct writer *w)
     return write_bytes(w, w->block.at, w->block.len);
 }
 
-static weir_err fill(struct writer *w, struct table *table, uint64_t epoch,
+static weir_err fill(struct writer *w, struct table *table, uint32_t version, uint64_t epoch,
                      const unsigned char secret_id[16], int64_t now)
 {
-    struct snapshot_header h = { .magic = SNAPSHOT_MAGIC,
-                                 .version = SNAPSHOT_VERSION,
-                                 .epoch = epoch };
+    struct snapshot_header h = { .magic = SNAPSHOT_MAGIC, .version = version, .epoch = epoch };
     weir_err err;
 
     h.salt = hash_salt();
@@ -151,6 +149,7 @@ weir_err snapshot_write(struct dir *dir, struct table *table, struct journal *jo
                         const struct snapshot_pace *pace, const weir_allocator *allocator,
                         struct snapshot_facts *out, weir_diag *diag)
 {
+    const uint32_t version = journal_is_apart(journal) ? SNAPSHOT_VERSION_APART : SNAPSHOT_VERSION;
     struct writer w = { .dir = dir, .pace = pace, .piece = pace ? PIECE : LARGE_PIECE };
     const char *step;
     weir_err err;
@@ -161,7 +160,7 @@ weir_err snapshot_write(struct dir *dir, struct table *table, struct journal *jo
     if (err)
         goto out;
     step = "write";
-    err = fill(&w, table, epoch, secret_id, now);
+    err = fill(&w, table, version, epoch, secret_id, now);
     if (err)
         goto out;
     step = "sync"; /* N1 */

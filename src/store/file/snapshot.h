@@ -23,7 +23,7 @@ struct snapshot_pace {
 };
 
 /* Replace the snapshot by the table as it is, shard by shard while decisions go on, or leave the
- * old one as it was. `epoch` is that of the journal, which was begun before. Without a pace it is
+ * old one as it was. `epoch` is that of the journal, which was begun before, and says how keys are made. Without a pace it is
  * written as fast as can be. */
 WEIR_MUSTCHECK weir_err snapshot_write(struct dir *dir, struct table *table,
                                        struct journal *journal, uint64_t epoch,

@@ -16,8 +16,9 @@
 
 #include "base/xxh.h"
 
-/* Those before 3 are as in journal_format.h. 3 has reservations that are not packed. */
-enum { SNAPSHOT_VERSION = 4 };
+/* Those before 3 are as in journal_format.h. 3 has reservations that are not packed. 4 has
+ * other keys, as 7 there. */
+enum { SNAPSHOT_VERSION = 5, SNAPSHOT_VERSION_APART = 4 };
 
 #define SNAPSHOT_MAGIC 0x50414e5352494557u /* "WEIRSNAP" */
 #define BLOCK_MAGIC 0x4b434c42u            /* "BLCK" */

@@ -148,14 +148,30 @@ static inline struct cell *cells_of(const struct shard *s)
     return atomic_load_explicit(&s->cells, memory_order_relaxed);
 }
 
-/* Where the key is or would be inserted. Most cells on the way are told by half of their keys. */
-static inline uint32_t shard_find(const struct shard *s, struct key key)
+/* The first cell that is not before those whose keys have this upper half. Most cells on the way are
+ * told by half of their keys. */
+static inline struct cell *shard_first(const struct shard *s, struct key key)
 {
-    const struct cell *cells = cells_of(s);
-    const struct cell *c = cells + home_of(key, s->skip_bits, homes_of(s));
+    struct cell *c = cells_of(s) + home_of(key, s->skip_bits, homes_of(s));
 
     while (c->key.high < key.high && !cell_is_empty(c))
         c++;
+    return c;
+}
+
+/* The cell of a key, from the first of its upper half on. NULL: there is none. */
+static inline struct cell *shard_beside(struct cell *first, struct key key)
+{
+    while (first->key.high == key.high && first->key.low < key.low && !cell_is_empty(first))
+        first++;
+    return first->key.high == key.high && first->key.low == key.low ? first : NULL;
+}
+
+/* Where the key is or would be inserted. */
+static inline uint32_t shard_find(const struct shard *s, struct key key)
+{
+    const struct cell *cells = cells_of(s), *c = shard_first(s, key);
+
     while (c->key.high == key.high && c->key.low < key.low && !cell_is_empty(c))
         c++;
     return (uint32_t)(c - cells);

@@ -107,21 +107,22 @@ void table_free(struct table *t)
     alloc_free(&allocator, t);
 }
 
-/* NULL: there is no such cell. */
 static void prefetch_beside(const struct cell *cell)
 {
-    if (cell && cell->algorithm == ALGORITHM_RESERVATION)
+    if (cell->algorithm == ALGORITHM_RESERVATION)
         kept_prefetch(cell->state.kept.block);
-    else if (cell)
+    else
         state_prefetch(&cell->state, cell->algorithm);
 }
 
 /* Apart, so that the others need no stack. */
-__attribute__((noinline)) static void prefetch_beside_cell(struct shard *s, struct key key)
+__attribute__((noinline)) static void prefetch_beside_cells(struct shard *s, struct key key)
 {
     if (!lock_try(&s->lock))
         return;
-    prefetch_beside(shard_cell(s, key));
+    for (const struct cell *c = shard_first(s, key); c->key.high == key.high && !cell_is_empty(c);
+         c++)
+        prefetch_beside(c);
     lock_drop(&s->lock);
 }
 
@@ -131,7 +132,7 @@ void table_prefetch(struct table *t, struct key key, enum prefetch what)
     struct shard *s = &t->shards[shard];
 
     if (what == PREFETCH_BESIDE) {
-        prefetch_beside_cell(s, key);
+        prefetch_beside_cells(s, key);
         return;
     }
     __builtin_prefetch(s, 1);
@@ -150,6 +151,7 @@ static struct shard *shard_of(struct table *t, const struct charge *c)
 
 /* Where the charges of a question are counted. */
 struct places {
+    bool are_beside; /* all keys have the same upper half */
     struct shard *shards[MOST_CHARGES];
     struct cell *cells[MOST_CHARGES]; /* NULL: there is none */
 };
@@ -210,8 +212,11 @@ void table_pack(const struct cell *cell, struct packed *out)
 
 static void find_cells(const struct question *q, struct places *at)
 {
+    struct cell *first = at->are_beside ? shard_first(*at->shards, q->charges->key) : NULL;
+
     for (size_t i = 0; i < q->count; i++)
-        at->cells[i] = shard_cell(at->shards[i], q->charges[i].key);
+        at->cells[i] = at->are_beside ? shard_beside(first, q->charges[i].key)
+                                      : shard_cell(at->shards[i], q->charges[i].key);
 }
 
 /* Append the new values of the keys of a question, which are in these cells. */
@@ -356,13 +361,13 @@ static void judge_several(struct table *t, struct question *q, struct places *at
     struct ask ask = { .now = q->ask.now, .peek = q->ask.peek, .forced = verb_forces(q->verb) };
     bool allowed = true, are_ready = true;
 
-    for (size_t i = 0; i < q->count && charges; i++)
+    for (size_t i = 0; i < (at->are_beside ? 1 : q->count) && charges; i++)
         table_purge_if_due(t, at->shards[i], q->ask.now);
+    find_cells(q, at);
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
-        struct cell *cell = shard_cell(at->shards[i], c->key);
+        struct cell *cell = at->cells[i];
 
-        at->cells[i] = cell;
         ask.cost = c->cost;
         table_take(cell, c, &ask);
         allowed &= c->step.decision.allowed;
@@ -500,26 +505,62 @@ uint64_t table_keep_again(struct table *t, const struct record *r)
     return mark;
 }
 
-static void judge_all(struct table *t, struct question *q)
+static inline void judge_at(struct table *t, struct question *q, struct places *at)
+{
+    if (verb_adds(q->verb))
+        judge_several(t, q, at);
+    else
+        refund_or_reset(t, q, at);
+}
+
+/* What a policy counts of one identity. */
+static void judge_beside(struct table *t, struct question *q)
+{
+    struct shard *s = shard_of(t, q->charges);
+    struct places at;
+
+    at.are_beside = true;
+    for (size_t i = 0; i < q->count; i++)
+        at.shards[i] = s;
+    lock_take(&s->lock);
+    judge_at(t, q, &at);
+    lock_drop(&s->lock);
+}
+
+static void judge_apart(struct table *t, struct question *q)
 {
     struct shard *shards[MOST_KEYS];
     struct places at;
     size_t n = 0;
 
-    q->err = WEIR_OK;
-    q->mark = 0;
+    at.are_beside = false;
     for (size_t i = 0; i < q->count; i++) {
         at.shards[i] = shard_of(t, &q->charges[i]);
         n = table_order_shard(at.shards[i], n, shards);
     }
     for (size_t i = 0; i < n; i++)
         lock_take(&shards[i]->lock);
-    if (verb_adds(q->verb))
-        judge_several(t, q, &at);
-    else
-        refund_or_reset(t, q, &at);
+    judge_at(t, q, &at);
     for (size_t i = n; i > 0; i--)
         lock_drop(&shards[i - 1]->lock);
+}
+
+static bool are_beside(const struct question *q)
+{
+    for (size_t i = 1; i < q->count; i++)
+        if (q->charges[i].key.high != q->charges[0].key.high)
+            return false;
+    return q->count > 0;
+}
+
+static void judge_all(struct table *t, struct question *q)
+{
+    q->err = WEIR_OK;
+    q->mark = 0;
+    if (are_beside(q))
+        judge_beside(t, q);
+    else
+        judge_apart(t, q);
     table_grow_if_due(t);
 }
 

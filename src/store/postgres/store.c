@@ -144,7 +144,7 @@ static void init_common(struct postgres_common *common, const struct store_optio
     common->uri = *uri;
     common->allocator = options->allocator;
     common->brings_now = options->callers_bring_now;
-    memcpy(common->secret_id, options->secret_id, sizeof common->secret_id);
+    memcpy(common->secret_id, options->secret_ids.apart, sizeof common->secret_id);
     atomic_init(&common->has_secret, !options->lacks_secret);
     atomic_init(&common->is_pooled, uri->pooler == POOLER_TRANSACTION);
     common->connector = (struct connector){

@@ -21,6 +21,7 @@ static void a_window_can_begin_with_the_first_request(void **state)
     assert_int_equal(r->plans[0].counted.rule.start, START_FIRST);
     assert_memory_equal(&r->plans[0].counted.hash_key, &r->counted.hash_key,
                         sizeof r->counted.hash_key);
+    assert_true(r->plans[0].counted.own_bits == r->counted.own_bits);
     assert_int_equal(r->shadow_limit->rule.start, START_FIRST);
     assert_int_equal(find(&l, "b")->rules[0].counted.rule.start, START_EPOCH);
     unload(&l);

@@ -217,7 +217,7 @@ static void an_unknown_format_is_refused_with_what_to_do(void **state)
     raise_version(path, 1);
     assert_refused(
         p, NULL,
-        "journal.1 has format version 8, and this program writes version 7: open it with "
+        "journal.1 has format version 9, and this program writes version 8: open it with "
         "the program that wrote it");
 }
 
@@ -230,7 +230,7 @@ static void an_unknown_format_of_a_snapshot_is_refused_too(void **state)
         take(p, 1);
     path_of(p, "snapshot", path);
     raise_version(path, 1);
-    assert_refused(p, NULL, "snapshot has format version 5, and this program writes version 4");
+    assert_refused(p, NULL, "snapshot has format version 6, and this program writes version 5");
 }
 
 static void files_of_older_formats_are_read(void **state)

@@ -84,13 +84,14 @@ static void find_count(void *ctx, const struct record *r, const struct sliding_w
 static struct found find_after_kill(struct trial *t)
 {
     const weir_allocator allocator = heap();
+    const struct secret_ids ids = trial_secret_ids();
     struct sim *disk = sim_cut(t->sim, SIM_KEPT, SIM_KEPT, 0);
     struct table *table = trial_table(t);
     struct recovery recovery;
     struct found f = { { 0 } };
     weir_diag diag = { "" };
 
-    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, trial_secret_id,
+    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, &ids,
                      RECOVERY_LOOK, &allocator, &recovery, &diag))
         fail_msg("%s", diag.text);
     for (size_t i = 0; i < table_shards(table); i++)

@@ -102,11 +102,12 @@ static void find_buckets(void *ctx, const struct record *r, const struct sliding
 static void find_on(struct trial *t, struct sim *disk, struct found *f)
 {
     const weir_allocator allocator = heap();
+    const struct secret_ids ids = trial_secret_ids();
     struct table *table = trial_table(t);
     struct recovery recovery;
     weir_diag diag = { "" };
 
-    if (recovery_run(&disk->dir, &(struct restoring){ table, BEGIN, 1 }, trial_secret_id,
+    if (recovery_run(&disk->dir, &(struct restoring){ table, BEGIN, 1 }, &ids,
                      RECOVERY_LOOK, &allocator, &recovery, &diag))
         fail_msg("%s", diag.text);
     *f = (struct found){ .records = recovery.records };
