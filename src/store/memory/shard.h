@@ -159,12 +159,14 @@ static inline struct cell *shard_first(const struct shard *s, struct key key)
     return c;
 }
 
-/* The cell of a key, from the first of its upper half on. NULL: there is none. */
+/* The cell of a key, from the first of its upper half on, which is not 0: so an empty cell is the end.
+ * NULL: there is none. */
 static inline struct cell *shard_beside(struct cell *first, struct key key)
 {
-    while (first->key.high == key.high && first->key.low < key.low && !cell_is_empty(first))
-        first++;
-    return first->key.high == key.high && first->key.low == key.low ? first : NULL;
+    for (; first->key.high == key.high; first++)
+        if (first->key.low == key.low)
+            return first;
+    return NULL;
 }
 
 /* Where the key is or would be inserted. */

@@ -151,10 +151,15 @@ static struct shard *shard_of(struct table *t, const struct charge *c)
 
 /* Where the charges of a question are counted. */
 struct places {
-    bool are_beside; /* all keys have the same upper half */
-    struct shard *shards[MOST_CHARGES];
-    struct cell *cells[MOST_CHARGES]; /* NULL: there is none */
+    struct shard *only; /* all are there, and their keys have the same upper half; NULL: they are … */
+    struct shard *shards[MOST_CHARGES]; /* … there */
+    struct cell *cells[MOST_CHARGES];   /* NULL: there is none */
 };
+
+static inline struct shard *place_of(const struct places *at, size_t i)
+{
+    return at->only ? at->only : at->shards[i];
+}
 
 /* Apart from those that are locked out, or may be: most are not. */
 void table_take(const struct cell *cell, struct charge *c, const struct ask *ask)
@@ -210,17 +215,17 @@ void table_pack(const struct cell *cell, struct packed *out)
         state_pack(&cell->state, cell->algorithm, out);
 }
 
-static void find_cells(const struct question *q, struct places *at)
+static inline void find_cells(const struct question *q, struct places *at)
 {
-    struct cell *first = at->are_beside ? shard_first(*at->shards, q->charges->key) : NULL;
+    struct cell *first = at->only ? shard_first(at->only, q->charges->key) : NULL;
 
     for (size_t i = 0; i < q->count; i++)
-        at->cells[i] = at->are_beside ? shard_beside(first, q->charges[i].key)
-                                      : shard_cell(at->shards[i], q->charges[i].key);
+        at->cells[i] = at->only ? shard_beside(first, q->charges[i].key)
+                                : shard_cell(at->shards[i], q->charges[i].key);
 }
 
 /* Append the new values of the keys of a question, which are in these cells. */
-static void keep(struct table *t, struct question *q, const struct places *at)
+__attribute__((noinline)) static void keep(struct table *t, struct question *q, const struct places *at)
 {
     struct record records[MOST_CHARGES];
     size_t n = 0;
@@ -228,7 +233,7 @@ static void keep(struct table *t, struct question *q, const struct places *at)
     for (size_t i = 0; i < q->count; i++) {
         if (verb_adds(q->verb) && q->charges[i].cost == 0)
             continue;
-        table_overtake(t, at->shards[i], at->cells[i], NULL);
+        table_overtake(t, place_of(at, i), at->cells[i], NULL);
         if (at->cells[i])
             table_record(at->cells[i], &records[n++]);
         else
@@ -303,7 +308,7 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
 }
 
 /* Those that would have passed are as they stand; those that lock their keys do so. */
-static void refuse_several(struct table *t, struct question *q, const struct places *at)
+__attribute__((noinline)) static void refuse_several(struct table *t, struct question *q, const struct places *at)
 {
     struct record records[MOST_CHARGES];
     size_t n = 0;
@@ -315,10 +320,10 @@ static void refuse_several(struct table *t, struct question *q, const struct pla
             table_take(at->cells[i], c,
                        &(struct ask){ .now = q->ask.now, .cost = c->cost, .peek = true });
         } else if (c->step.locks) {
-            struct cell *cell = table_lock_out(t, at->shards[i], c);
+            struct cell *cell = table_lock_out(t, place_of(at, i), c);
 
             if (t->log) {
-                table_overtake(t, at->shards[i], cell, NULL);
+                table_overtake(t, place_of(at, i), cell, NULL);
                 table_record(cell, &records[n++]);
             }
         }
@@ -349,20 +354,21 @@ __attribute__((noinline)) static weir_err prepare_several(struct table *t, struc
             table_unlock(t, at->cells[i], q->ask.now);
     for (size_t i = 0; i < q->count && !err; i++)
         if (q->charges[i].cost != 0)
-            err = table_prepare(t, at->shards[i], &q->charges[i], q, &cell);
+            err = table_prepare(t, place_of(at, i), &q->charges[i], q, &cell);
     find_cells(q, at);
     return err;
 }
 
-/* All look before one is charged; all have room before one is changed. */
-static void judge_several(struct table *t, struct question *q, struct places *at)
+/* All look before one is charged; all have room before one is changed. Inlined for either place. */
+static inline __attribute__((always_inline)) void judge_several(struct table *t, struct question *q,
+                                                                struct places *at)
 {
     const bool charges = question_charges(q);
     struct ask ask = { .now = q->ask.now, .peek = q->ask.peek, .forced = verb_forces(q->verb) };
     bool allowed = true, are_ready = true;
 
-    for (size_t i = 0; i < (at->are_beside ? 1 : q->count) && charges; i++)
-        table_purge_if_due(t, at->shards[i], q->ask.now);
+    for (size_t i = 0; i < (at->only ? 1 : q->count) && charges; i++)
+        table_purge_if_due(t, place_of(at, i), q->ask.now);
     find_cells(q, at);
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
@@ -390,19 +396,19 @@ static void judge_several(struct table *t, struct question *q, struct places *at
         if (c->cost == 0)
             continue;
         state_apply(&at->cells[i]->state, c->rule, &c->step);
-        table_stamp(at->shards[i], at->cells[i], c);
+        table_stamp(place_of(at, i), at->cells[i], c);
     }
     if (t->log)
         keep(t, q, at);
 }
 
-static void refund_or_reset(struct table *t, struct question *q, struct places *places)
+__attribute__((noinline)) static void refund_or_reset(struct table *t, struct question *q, struct places *places)
 {
     const struct ask look_only = { .now = q->ask.now, .peek = true };
 
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
-        struct shard *s = places->shards[i];
+        struct shard *s = place_of(places, i);
         uint32_t at = shard_find(s, c->key);
 
         state_take(&untouched, c->rule, &look_only, &c->step);
@@ -505,7 +511,7 @@ uint64_t table_keep_again(struct table *t, const struct record *r)
     return mark;
 }
 
-static inline void judge_at(struct table *t, struct question *q, struct places *at)
+static inline __attribute__((always_inline)) void judge_at(struct table *t, struct question *q, struct places *at)
 {
     if (verb_adds(q->verb))
         judge_several(t, q, at);
@@ -516,15 +522,12 @@ static inline void judge_at(struct table *t, struct question *q, struct places *
 /* What a policy counts of one identity. */
 static void judge_beside(struct table *t, struct question *q)
 {
-    struct shard *s = shard_of(t, q->charges);
     struct places at;
 
-    at.are_beside = true;
-    for (size_t i = 0; i < q->count; i++)
-        at.shards[i] = s;
-    lock_take(&s->lock);
+    at.only = shard_of(t, q->charges);
+    lock_take(&at.only->lock);
     judge_at(t, q, &at);
-    lock_drop(&s->lock);
+    lock_drop(&at.only->lock);
 }
 
 static void judge_apart(struct table *t, struct question *q)
@@ -533,7 +536,7 @@ static void judge_apart(struct table *t, struct question *q)
     struct places at;
     size_t n = 0;
 
-    at.are_beside = false;
+    at.only = NULL;
     for (size_t i = 0; i < q->count; i++) {
         at.shards[i] = shard_of(t, &q->charges[i]);
         n = table_order_shard(at.shards[i], n, shards);
@@ -545,12 +548,13 @@ static void judge_apart(struct table *t, struct question *q)
         lock_drop(&shards[i - 1]->lock);
 }
 
+/* See shard_beside(). */
 static bool are_beside(const struct question *q)
 {
     for (size_t i = 1; i < q->count; i++)
         if (q->charges[i].key.high != q->charges[0].key.high)
             return false;
-    return q->count > 0;
+    return q->count > 0 && q->charges[0].key.high != 0;
 }
 
 static void judge_all(struct table *t, struct question *q)
