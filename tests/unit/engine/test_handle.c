@@ -77,6 +77,47 @@ static void a_reload_keeps_what_is_counted_unless_algorithm_window_or_amount_cha
     close_file(&f, w);
 }
 
+static int64_t left_of(weir *w, const char *rule)
+{
+    const weir_answer a = peek(w, NOW, "p user=u");
+
+    return rule_of(&a, rule)->remaining;
+}
+
+static void a_reload_that_moves_adds_or_removes_rules_keeps_what_the_others_count(void **state)
+{
+#define A "      a: {limit: 10 per 1m}\n"
+#define B "      b: {limit: 20 per 1h, algorithm: token_bucket}\n"
+#define C "      c: {limit: 30 per 1d, algorithm: fixed_window}\n"
+#define RULES(rules) POLICIES("  p:\n    by: user\n    rules:\n" rules)
+    struct policy_file f;
+    weir *w = open_file(&f, RULES(A B C));
+
+    (void)state;
+    assert_true(check(w, NOW, "p user=u cost=3").allowed);
+    write_policies(&f, RULES(C A B));
+    reload(w);
+    assert_int_equal(left_of(w, "a"), 7);
+    assert_int_equal(left_of(w, "b"), 17);
+    assert_int_equal(left_of(w, "c"), 27);
+    write_policies(&f, RULES(B));
+    reload(w);
+    assert_int_equal(left_of(w, "b"), 17);
+    assert_true(check(w, NOW, "p user=u cost=2").allowed);
+    write_policies(&f, RULES("      d: {limit: 5 per 1m}\n" C B "      e: {limit: 9 per 1h}\n" A));
+    reload(w);
+    assert_int_equal(left_of(w, "a"), 7);
+    assert_int_equal(left_of(w, "b"), 15);
+    assert_int_equal(left_of(w, "c"), 27);
+    assert_int_equal(left_of(w, "d"), 5);
+    assert_int_equal(left_of(w, "e"), 9);
+    close_file(&f, w);
+#undef A
+#undef B
+#undef C
+#undef RULES
+}
+
 static void a_failed_reload_keeps_the_old_policies_and_reports_all_problems(void **state)
 {
     struct policy_file f;
@@ -583,6 +624,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reload_keeps_what_is_counted_unless_algorithm_window_or_amount_change),
+        cmocka_unit_test(a_reload_that_moves_adds_or_removes_rules_keeps_what_the_others_count),
         cmocka_unit_test(a_failed_reload_keeps_the_old_policies_and_reports_all_problems),
         cmocka_unit_test(names_in_answers_live_until_the_handle_is_closed),
         cmocka_unit_test_setup_teardown(weir_enabled_false_allows_all_and_counts_nothing,
