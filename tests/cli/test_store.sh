@@ -392,6 +392,32 @@ repaired_reservations() {
     is status "$status" 2 && grep -q 'there is no such reservation' "$scratch/err"
 }
 
+# versions: those of all files of the store, each once
+versions() {
+    for file in "$dir"/journal.* "$dir/snapshot"; do
+        [ -f "$file" ] && od -An -tu4 -j8 -N4 "$file"
+    done | tr -d ' ' | sort -u | xargs
+}
+
+# Journals of version 6 and snapshots of version 4 are those of keys that are made apart.
+old_stays_old() {
+    for damaged in "snapshot 9" "snapshot 200" "journal.11 9" "journal.11 100"; do
+        fresh
+        cp -r tests/unit/engine/apart/snapshot "$dir"
+        chmod 700 "$dir"
+        chmod 600 "$dir"/*
+        shows 0 "$dir: sound" store check "$dir" && is before "$(versions)" '4 6' || return
+        flip "$dir/${damaged% *}" "${damaged#* }"
+        run store check "$dir"
+        is status "$status" 1
+        "$weir" store repair "$dir" && shows 0 "$dir: sound" store check "$dir" &&
+            is after "$(versions)" '4 6' && ask -q bob && ask -q bob && ask bob | grep -q '0 of 3 left' &&
+            shows 0 "$dir: sound" store check "$dir" && is 'in use' "$(versions)" '4 6' || return
+    done
+    counted 20
+    is new "$(versions)" '5 7'
+}
+
 cat >"$scratch/held.yaml" <<'END'
 version: 1
 policies:
@@ -403,4 +429,5 @@ t repair_of_a_snapshot_keeps_what_the_journals_have repaired_snapshot
 t repair_without_a_header_keeps_the_journals repaired_without_a_header
 t a_sound_store_is_not_repaired nothing_to_repair
 t a_store_can_be_repaired_again repaired_twice
+t a_store_of_an_earlier_version_is_checked_and_repaired_as_one old_stays_old
 finish
