@@ -59,12 +59,12 @@ bool hash_is_wide(void); /* this processor has registers for several */
 /* The key of one of several limits of an identity. Their keys have the upper half in common, which alone
  * says where in the table a key is, so they lie side by side there, and one hash is enough for all.
  *
- * `base` is a hash of the identity, which no two identities have in common but with a probability of
- * 2^-128. `own_bits` tell the limits of one identity from each other: 64 bits that only the secret can
- * tell, made once for a limit and not for an identity. So keys of different identities are the same with
- * a probability of 2^-128, and whoever chooses identities can look for no two that are. Two limits of
- * one policy have the same bits with a probability of 2^-64, once for each two that are ever
- * configured, and nobody who sends requests has a say in that. */
+ * `base` is the hash of an identity under a key that the secret gives: 128 bits that cannot be told from
+ * random ones without it. `own_bits` are 64 more, made once for a limit. Keys of two identities are the
+ * same if the bases differ by just what the own bits do: with a probability of 2^-128 for each two keys,
+ * as if each was hashed by itself, and a client that chooses identities cannot look for such a pair. Keys
+ * of two limits for one identity are the same if their own bits are: with a probability of 2^-64 for each
+ * two limits of a policy that an operator configures, in which clients have no say. */
 static inline struct key key_beside(struct key base, uint64_t own_bits)
 {
     const uint64_t low = base.low ^ own_bits;
@@ -108,7 +108,8 @@ void hash_secret_id(const struct secret *secret, unsigned char id[SECRET_ID_BYTE
 /* The same for files whose keys are made by it. Which of the two ids they have tells how: by
  * key_beside(), or each by a hash of its own. */
 struct secret_ids {
-    unsigned char together[SECRET_ID_BYTES], apart[SECRET_ID_BYTES]; /* the latter: that of before */
+    unsigned char together[SECRET_ID_BYTES],
+        apart[SECRET_ID_BYTES]; /* the latter: that of before */
 };
 struct secret_ids hash_secret_ids(const struct secret *secret);
 

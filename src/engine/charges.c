@@ -226,8 +226,7 @@ static weir_err add_charge(const struct engine *e, struct check *check,
 
     if (err)
         return err;
-    charge_put(e, check, rule, &counted->rule,
-               engine_counted_key(e, counted, bytes), bytes);
+    charge_put(e, check, rule, &counted->rule, engine_counted_key(e, counted, bytes), bytes);
     charge_name(e, check, check->is_named ? check->room->named.text : check->policy->name,
                 rule->name, bytes);
     return WEIR_OK;

@@ -38,7 +38,8 @@ struct pattern {
     bool is_straight; /* lone and of the store, and there is nothing to an identity but its value */
     bool may_run;     /* checks may be asked together, see run.h */
     size_t count;
-    size_t hashes; /* of an identity: one for all charges, if their keys lie together, or one for each */
+    size_t
+        hashes; /* of an identity: one for all charges, if their keys lie together, or one for each */
     int64_t cost;             /* of requests */
     struct rule unnamed;      /* of a limit that came with the request */
     struct hash_start longer; /* that of the only charge, and the length that it is followed by … */

@@ -479,8 +479,8 @@ static inline uint64_t trial_recover(struct trial *t, struct sim *disk, enum rec
     weir_diag diag = { "" };
     uint64_t digest;
 
-    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, &ids, how,
-                     &allocator, &found, &diag))
+    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, &ids, how, &allocator,
+                     &found, &diag))
         fail_msg("refused after %llu operations: %s", (unsigned long long)t->sim->ops, diag.text);
     if (found.damages > 0)
         fail_msg("after %llu operations: %s %s", (unsigned long long)t->sim->ops,

@@ -361,9 +361,9 @@ static weir_err begin_journal(struct keeper *k, weir_diag *diag)
 /* What was read may be in the page cache only. Have it on disk before anything builds on it. */
 static weir_err begin_with_snapshot(struct keeper *k, weir_diag *diag)
 {
-    const weir_err err = snapshot_write(k->dir, k->table, k->journal, k->epoch,
-                                        k->id.bytes, clock_now(k), NULL,
-                                        &k->options.allocator, &k->snapshot, diag);
+    const weir_err err = snapshot_write(k->dir, k->table, k->journal, k->epoch, k->id.bytes,
+                                        clock_now(k), NULL, &k->options.allocator, &k->snapshot,
+                                        diag);
 
     if (err) {
         k->dir->ops->remove(k->dir, SNAPSHOT_TEMPORARY); /* frees room on a full disk */

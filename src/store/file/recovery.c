@@ -256,8 +256,8 @@ static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
     struct recovery *out = run->out;
     const bool salvage = run->how == RECOVERY_SALVAGE;
     enum snapshot_end end;
-    weir_err err = snapshot_read(run->dir, run->to, run->out->id.bytes, salvage, run->allocator, &end,
-                                 &out->snapshot, run->diag);
+    weir_err err = snapshot_read(run->dir, run->to, run->out->id.bytes, salvage, run->allocator,
+                                 &end, &out->snapshot, run->diag);
 
     if (err)
         return err;
@@ -278,9 +278,9 @@ static weir_err run_all(struct run *run, const uint64_t *epochs, size_t count)
     return err;
 }
 
-weir_err recovery_run(struct dir *dir, const struct restoring *to,
-                      const struct secret_ids *ids, enum recovery_how how,
-                      const weir_allocator *allocator, struct recovery *out, weir_diag *diag)
+weir_err recovery_run(struct dir *dir, const struct restoring *to, const struct secret_ids *ids,
+                      enum recovery_how how, const weir_allocator *allocator, struct recovery *out,
+                      weir_diag *diag)
 {
     struct run run = {
         .dir = dir,

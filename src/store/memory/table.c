@@ -151,7 +151,8 @@ static struct shard *shard_of(struct table *t, const struct charge *c)
 
 /* Where the charges of a question are counted. */
 struct places {
-    struct shard *only; /* all are there, and their keys have the same upper half; NULL: they are … */
+    struct shard
+        *only; /* all are there, and their keys have the same upper half; NULL: they are … */
     struct shard *shards[MOST_CHARGES]; /* … there */
     struct cell *cells[MOST_CHARGES];   /* NULL: there is none */
 };
@@ -225,7 +226,8 @@ static inline void find_cells(const struct question *q, struct places *at)
 }
 
 /* Append the new values of the keys of a question, which are in these cells. */
-__attribute__((noinline)) static void keep(struct table *t, struct question *q, const struct places *at)
+__attribute__((noinline)) static void keep(struct table *t, struct question *q,
+                                           const struct places *at)
 {
     struct record records[MOST_CHARGES];
     size_t n = 0;
@@ -308,7 +310,8 @@ static void judge_one(struct table *t, struct shard *s, struct question *q,
 }
 
 /* Those that would have passed are as they stand; those that lock their keys do so. */
-__attribute__((noinline)) static void refuse_several(struct table *t, struct question *q, const struct places *at)
+__attribute__((noinline)) static void refuse_several(struct table *t, struct question *q,
+                                                     const struct places *at)
 {
     struct record records[MOST_CHARGES];
     size_t n = 0;
@@ -402,7 +405,8 @@ static inline __attribute__((always_inline)) void judge_several(struct table *t,
         keep(t, q, at);
 }
 
-__attribute__((noinline)) static void refund_or_reset(struct table *t, struct question *q, struct places *places)
+__attribute__((noinline)) static void refund_or_reset(struct table *t, struct question *q,
+                                                      struct places *places)
 {
     const struct ask look_only = { .now = q->ask.now, .peek = true };
 
@@ -511,7 +515,8 @@ uint64_t table_keep_again(struct table *t, const struct record *r)
     return mark;
 }
 
-static inline __attribute__((always_inline)) void judge_at(struct table *t, struct question *q, struct places *at)
+static inline __attribute__((always_inline)) void judge_at(struct table *t, struct question *q,
+                                                           struct places *at)
 {
     if (verb_adds(q->verb))
         judge_several(t, q, at);

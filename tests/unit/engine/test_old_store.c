@@ -55,8 +55,7 @@ static void name_place(struct place *p)
 static void copy_file(const char *from, const char *to)
 {
     char bytes[4096];
-    int in = open(from, O_RDONLY | O_CLOEXEC),
-        out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     ssize_t n = read(in, bytes, sizeof bytes);
 
     assert_true(in >= 0 && out >= 0 && n > 0 && n < (ssize_t)sizeof bytes);
@@ -276,9 +275,9 @@ static void read_records(const struct place *p, struct record *records, size_t n
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, &batch, sizeof batch, sizeof(struct journal_header)), sizeof batch);
     assert_int_equal(batch.count, n);
-    assert_int_equal(pread(fd, records, n * sizeof *records,
-                           sizeof(struct journal_header) + sizeof batch),
-                     n * sizeof *records);
+    assert_int_equal(
+        pread(fd, records, n * sizeof *records, sizeof(struct journal_header) + sizeof batch),
+        n * sizeof *records);
     close(fd);
 }
 

@@ -52,7 +52,7 @@ static void keys_of_one_identity_have_the_upper_half_in_common_and_differ(void *
 static void a_key_does_not_depend_on_what_other_rules_there_are(void **state)
 {
     static const char *const texts[] = { RULES_OF(A B C), RULES_OF(C A B), RULES_OF(C B),
-                                         RULES_OF(B A), RULES_OF(C),       RULES_OF(A),
+                                         RULES_OF(B A),   RULES_OF(C),     RULES_OF(A),
                                          RULES_OF(B) };
     static const char *const names[] = { "a", "b", "c" };
     struct loaded whole;
@@ -67,9 +67,8 @@ static void a_key_does_not_depend_on_what_other_rules_there_are(void **state)
         for (size_t n = 0; n < 3; n++)
             for (size_t k = 0; k < find(&l, "p")->rule_count; k++)
                 if (strcmp(find(&l, "p")->rules[k].name, names[n]) == 0) {
-                    assert_true(
-                        key_is_same(key_of(&rule_of(&l, names[n])->counted, "3:ann"),
-                                    key_of(&rule_of(&whole, names[n])->counted, "3:ann")));
+                    assert_true(key_is_same(key_of(&rule_of(&l, names[n])->counted, "3:ann"),
+                                            key_of(&rule_of(&whole, names[n])->counted, "3:ann")));
                     found++;
                 }
         assert_int_equal(found, find(&l, "p")->rule_count);
@@ -129,8 +128,7 @@ static void apart_each_limit_has_a_hash_key_and_a_shared_key_of_its_own(void **s
         shared_key_init(&ready, &own);
         assert_memory_equal(r->counted.shared_key, &ready, sizeof ready);
     }
-    assert_memory_not_equal(&a->counted.hash_key, &b->counted.hash_key,
-                            sizeof a->counted.hash_key);
+    assert_memory_not_equal(&a->counted.hash_key, &b->counted.hash_key, sizeof a->counted.hash_key);
     unload(&l);
 }
 

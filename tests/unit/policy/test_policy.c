@@ -131,7 +131,8 @@ static void off_beats_shadow_beats_enforce(void **state)
 
 static bool is_same_count(const struct counted *a, const struct counted *b)
 {
-    return a->own_bits == b->own_bits && memcmp(&a->hash_key, &b->hash_key, sizeof a->hash_key) == 0;
+    return a->own_bits == b->own_bits &&
+           memcmp(&a->hash_key, &b->hash_key, sizeof a->hash_key) == 0;
 }
 
 static void a_plan_has_its_own_numbers_and_shares_what_is_counted(void **state)

@@ -91,8 +91,8 @@ static struct found find_after_kill(struct trial *t)
     struct found f = { { 0 } };
     weir_diag diag = { "" };
 
-    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, &ids,
-                     RECOVERY_LOOK, &allocator, &recovery, &diag))
+    if (recovery_run(&disk->dir, &(struct restoring){ table, t->now, 1 }, &ids, RECOVERY_LOOK,
+                     &allocator, &recovery, &diag))
         fail_msg("%s", diag.text);
     for (size_t i = 0; i < table_shards(table); i++)
         table_export(table, i, t->now, find_count, &f);

@@ -107,8 +107,8 @@ static void find_on(struct trial *t, struct sim *disk, struct found *f)
     struct recovery recovery;
     weir_diag diag = { "" };
 
-    if (recovery_run(&disk->dir, &(struct restoring){ table, BEGIN, 1 }, &ids,
-                     RECOVERY_LOOK, &allocator, &recovery, &diag))
+    if (recovery_run(&disk->dir, &(struct restoring){ table, BEGIN, 1 }, &ids, RECOVERY_LOOK,
+                     &allocator, &recovery, &diag))
         fail_msg("%s", diag.text);
     *f = (struct found){ .records = recovery.records };
     for (size_t i = 0; i < table_shards(table); i++)
