@@ -216,17 +216,55 @@ void charge_name(const struct engine *e, struct check *check, const char *policy
                                   (uint16_t)hash_identity(&engine_keys(e)->place, identity).low };
 }
 
-static weir_err add_charge(const struct engine *e, struct check *check,
-                           const struct policy_rule *rule, const struct counted *counted,
-                           const struct attribute *attributes, size_t n, weir_diag *diag)
-{
+/* The last identity that was hashed, for rules that count by the same. */
+struct hashed {
+    const struct policy_rule *rule; /* NULL: none was */
+    const struct hash_key *hash_key;
+    struct key key;
     struct identity identity;
-    weir_err err = identity_of(check->policy->name, rule, attributes, n, &identity, diag);
-    const struct span bytes = { identity.bytes, identity.len };
+};
+
+static bool counts_by_same(const struct policy_rule *a, const struct policy_rule *b)
+{
+    if (a->by_count != b->by_count || a->ipv6_prefix != b->ipv6_prefix)
+        return false;
+    for (size_t i = 0; i < a->by_count && a->by != b->by; i++)
+        if (a->by[i] != b->by[i])
+            return false;
+    return true;
+}
+
+static weir_err hash_for(const struct engine *e, const struct check *check,
+                         const struct policy_rule *rule, const struct counted *counted,
+                         const struct attribute *attributes, size_t n, struct hashed *last,
+                         weir_diag *diag)
+{
+    const bool is_same = last->rule && counts_by_same(last->rule, rule);
+    const weir_err err = is_same ? WEIR_OK
+                                 : identity_of(check->policy->name, rule, attributes, n,
+                                               &last->identity, diag);
 
     if (err)
         return err;
-    charge_put(e, check, rule, &counted->rule, engine_counted_key(e, counted, bytes), bytes);
+    if (!is_same || memcmp(last->hash_key, &counted->hash_key, sizeof *last->hash_key) != 0)
+        last->key = engine_key(e, &counted->hash_key, counted->shared_key,
+                               (struct span){ last->identity.bytes, last->identity.len });
+    last->rule = rule;
+    last->hash_key = &counted->hash_key;
+    return WEIR_OK;
+}
+
+static weir_err add_charge(const struct engine *e, struct check *check,
+                           const struct policy_rule *rule, const struct counted *counted,
+                           const struct attribute *attributes, size_t n, struct hashed *last,
+                           weir_diag *diag)
+{
+    const weir_err err = hash_for(e, check, rule, counted, attributes, n, last, diag);
+    const struct span bytes = { last->identity.bytes, last->identity.len };
+
+    if (err)
+        return err;
+    charge_put(e, check, rule, &counted->rule, counted_key(counted, last->key), bytes);
     charge_name(e, check, check->is_named ? check->room->named.text : check->policy->name,
                 rule->name, bytes);
     return WEIR_OK;
@@ -267,15 +305,18 @@ ON_THE_WAY weir_err add_live(const struct engine *e, struct check *check,
 {
     const struct policy_rule *const rules = check->policy->rules;
     const size_t count = check->policy->rule_count;
+    struct hashed last;
     weir_err err = WEIR_OK;
 
+    last.rule = NULL;
     for (size_t i = 0; i < count && !err; i++) {
         err = mode_for(check, &rules[i], attributes, n, &modes[i], diag);
         if (modes[i] != MODE_ENFORCE || rules[i].shadow_limit)
             *has_shadows = true;
         if (modes[i] != MODE_ENFORCE || err)
             continue;
-        err = add_charge(e, check, &rules[i], under_plan(check, &rules[i]), attributes, n, diag);
+        err = add_charge(e, check, &rules[i], under_plan(check, &rules[i]), attributes, n, &last,
+                         diag);
         check->live++;
     }
     return err;
@@ -288,8 +329,10 @@ static weir_err add_shadows(const struct engine *e, struct check *check,
 {
     const struct policy_rule *const rules = check->policy->rules;
     const size_t count = check->policy->rule_count;
+    struct hashed last;
     weir_err err = WEIR_OK;
 
+    last.rule = NULL;
     for (size_t i = 0; i < count && !err; i++) {
         /* add_live() has set all modes, which the analyzer does not see. */
         const struct counted *counted = modes[i] == MODE_ENFORCE    /* NOLINT */
@@ -298,7 +341,7 @@ static weir_err add_shadows(const struct engine *e, struct check *check,
 
         if (modes[i] == MODE_OFF || !counted)
             continue;
-        err = add_charge(e, check, &rules[i], counted, attributes, n, diag);
+        err = add_charge(e, check, &rules[i], counted, attributes, n, &last, diag);
         check->shadow++;
     }
     return err;

@@ -534,9 +534,47 @@ static void identities_that_mean_the_same_are_counted_together(void **state)
     weir_close(w);
 }
 
+/* Rules that count by the same share a hash; the others must not. */
+static void rules_by_other_attributes_or_prefixes_count_each_their_own(void **state)
+{
+    weir *w = open_text(
+        POLICIES("  p:\n"
+                 "    rules:\n"
+                 "      host: {limit: 90 per 1m, by: ip, ipv6_prefix: 128}\n"
+                 "      again: {limit: 90 per 1h, by: ip, ipv6_prefix: 128}\n"
+                 "      site: {limit: 90 per 1m, by: ip, ipv6_prefix: 48}\n"
+                 "      user: {limit: 90 per 1m, by: user}\n"
+                 "      both: {limit: 90 per 1m, by: [user, ip], ipv6_prefix: 128}\n"
+                 "      all: {limit: 90 per 1m}\n"));
+    static const struct {
+        const char *words;
+        int64_t host, site, user, both, all; /* what was counted of it before */
+    } steps[] = {
+        { "p ip=2001:db8:1::1 user=ann", 0, 0, 0, 0, 0 },
+        { "p ip=2001:db8:1::2 user=ann", 0, 1, 1, 0, 1 },
+        { "p ip=2001:db8:2::1 user=bob", 0, 0, 0, 0, 2 },
+        { "p ip=2001:db8:1::1 user=bob", 1, 2, 1, 0, 3 },
+        { "p ip=2001:db8:1::1 user=ann", 2, 3, 2, 1, 4 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const weir_answer a = check(w, NOW, steps[i].words);
+
+        assert_int_equal(rule_of(&a, "host")->remaining, 89 - steps[i].host);
+        assert_int_equal(rule_of(&a, "again")->remaining, 89 - steps[i].host);
+        assert_int_equal(rule_of(&a, "site")->remaining, 89 - steps[i].site);
+        assert_int_equal(rule_of(&a, "user")->remaining, 89 - steps[i].user);
+        assert_int_equal(rule_of(&a, "both")->remaining, 89 - steps[i].both);
+        assert_int_equal(rule_of(&a, "all")->remaining, 89 - steps[i].all);
+    }
+    weir_close(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_by_other_attributes_or_prefixes_count_each_their_own),
         cmocka_unit_test(all_rules_are_charged_or_none_is),
         cmocka_unit_test(a_lockout_by_one_of_the_rules_is_over_when_it_ends),
         cmocka_unit_test(the_answer_lists_every_rule_in_file_order),
