@@ -153,6 +153,7 @@ bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind k
 
         out->starts[i] = start_of(e, check, i, kind);
         out->own_bits[i] = own_bits_of(check, i);
+        out->is_beside |= out->own_bits[i] != 0;
         out->charges[i].rule = check->rules[i];
         out->charges[i].numbers = c->rule;
         out->charges[i].shared = e->store->ops->is_shared ? counted_of(check, i)->shared_key : NULL;
@@ -160,6 +161,7 @@ bool pattern_of(struct engine *e, const struct check *check, enum pattern_kind k
         out->charges[i].class = c->class;
     }
     out->hashes = hashes_of(check);
+    out->is_beside |= out->hashes != out->count;
     note_straight(check, out);
     return true;
 }

@@ -45,7 +45,8 @@ struct pattern {
     struct hash_start longer; /* that of the only charge, and the length that it is followed by … */
     size_t longer_len;        /* … of identities that are so long; 0: of none */
     struct hash_start starts[PATTERN_MOST_CHARGES];
-    uint64_t own_bits[PATTERN_MOST_CHARGES]; /* of each charge, see key_beside() */
+    uint64_t own_bits[PATTERN_MOST_CHARGES]; /* of each charge, see key_beside() … */
+    bool is_beside;                          /* … if they are of use: else hashes are the keys */
     struct {
         const struct policy_rule *rule;
         const struct rule *numbers;

@@ -77,6 +77,17 @@ static const struct hash_start *start_of(const struct run *run, size_t k, size_t
     return longer;
 }
 
+/* By the hashes of so many identities. */
+static void put_beside(struct run *run, const struct key *hashes, size_t n)
+{
+    const struct pattern *p = run->pattern;
+    struct charge *c = &run->charges[run->hashed * p->count];
+
+    for (size_t i = 0; i < n; i++, hashes += p->hashes)
+        for (size_t k = 0; k < p->count; k++)
+            c++->key = key_beside(hashes[p->hashes == 1 ? 0 : k], p->own_bits[k]);
+}
+
 /* … and what the store will look at comes near. */
 static void hash(struct engine *e, struct run *run)
 {
@@ -85,7 +96,7 @@ static void hash(struct engine *e, struct run *run)
     struct charge *charges = &run->charges[run->hashed * p->count];
     struct hash_start longer[HASHED_AT_ONCE];
     struct hash_ask asks[HASHED_AT_ONCE * PATTERN_MOST_CHARGES];
-    struct key keys[HASHED_AT_ONCE * PATTERN_MOST_CHARGES], *key = keys;
+    struct key keys[HASHED_AT_ONCE * PATTERN_MOST_CHARGES];
 
     if (n == 0 || some == 0)
         return;
@@ -98,11 +109,12 @@ static void hash(struct engine *e, struct run *run)
         }
     }
     hash_together(asks, some * n, keys);
-    for (size_t i = 0; i < some * n; i++)
+    for (size_t i = 0; i < some * n; i++) {
+        charges[i].key = keys[i];
         e->store->ops->prefetch(e->store, keys[i], PREFETCH_PLACE);
-    for (size_t i = 0; i < some; i++, key += n)
-        for (size_t k = 0; k < p->count; k++)
-            charges++->key = key_beside(n == 1 ? *key : key[k], p->own_bits[k]);
+    }
+    if (p->is_beside)
+        put_beside(run, keys, some);
     run->hashed = run->count;
 }
 

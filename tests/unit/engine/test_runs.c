@@ -43,6 +43,9 @@ static const char some_policies[] = WITH_FALLBACK(
     "  three:\n    by: user\n    on_error: deny\n    rules:\n"
     "      a: {limit: 5 per 40ms}\n      b: {limit: 6 per 60ms, algorithm: leaky_bucket}\n"
     "      c: {limit: 50 per month}\n"
+    "  mixed:\n    by: user\n    rules:\n" /* of which one has a hash of its own */
+    "      a: {limit: 6 per 60ms}\n      default: {limit: 5 per 40ms}\n"
+    "      c: {limit: 50 per 90ms, algorithm: token_bucket}\n"
     "  open: {limit: 5000 per 1m, by: user, precision: 1ms, on_error: allow}\n"
     "  shut: {limit: 5000 per 1m, by: user, precision: 1ms, on_error: deny}\n"
     "  local: {limit: 5000 per 1m, by: user, precision: 1ms}\n"
@@ -52,9 +55,9 @@ static const char some_policies[] = WITH_FALLBACK(
     "  shade: {limit: 5 per 40ms, by: user, mode: shadow}\n"
     "  held: {limit: 5 at once, by: user}\n");
 
-static const char *const run_policies[] = { "bucket",  "leaky", "log",  "fixed",
-                                            "counter", "month", "none", "locked",
-                                            "three",   "open",  "shut", "local" };
+static const char *const run_policies[] = { "mixed",   "bucket", "leaky", "log",    "fixed",
+                                            "counter", "month",  "none",  "locked", "three",
+                                            "open",    "shut",   "local" };
 static const char *const other_policies[] = { "by-ip", "by-mail", "by-two", "shade", "held" };
 
 static const char *const keys[] = {
