@@ -57,6 +57,14 @@ void engine_done(struct engine *e)
     settle_later_done(&e->later);
 }
 
+/* One place is enough for keys that are side by side. */
+void engine_prefetch_charges(const struct engine *e, const struct check *check, enum prefetch what)
+{
+    for (size_t i = 0; i < check->live + check->shadow; i++)
+        if (i == 0 || check->charges[i].key.high != check->charges[i - 1].key.high)
+            e->store->ops->prefetch(e->store, check->charges[i].key, what);
+}
+
 void engine_prefetch_all(struct engine *e, const struct check *check, enum prefetch what)
 {
     if (check->is_answered || !e->store->ops->prefetch)
@@ -67,9 +75,7 @@ void engine_prefetch_all(struct engine *e, const struct check *check, enum prefe
         if (what != PREFETCH_BESIDE)
             return; /* the charges came while its id was hashed */
     }
-    for (size_t i = 0; i < check->live + check->shadow; i++)
-        if (i == 0 || check->charges[i].key.high != check->charges[i - 1].key.high)
-            e->store->ops->prefetch(e->store, check->charges[i].key, what);
+    engine_prefetch_charges(e, check, what);
 }
 
 int64_t pending_steady(const struct pending *pending)

@@ -223,6 +223,7 @@ void engine_prepare_again(struct check *check, const struct check *of, enum verb
 
 /* Fetch what the store will look at, to be there when it is asked: memory is slow, and other
  * things can be done meanwhile. The way first, then the place, then what is beside it. */
+void engine_prefetch_charges(const struct engine *e, const struct check *check, enum prefetch what);
 void engine_prefetch_all(struct engine *e, const struct check *check, enum prefetch what);
 static inline void engine_prefetch(struct engine *e, const struct check *check, enum prefetch what)
 {

@@ -263,10 +263,8 @@ static weir_err put_amounts(struct check *check, weir_diag *diag)
 /* What the store will look at comes while the rest is prepared. */
 static void prefetch_charges(const struct engine *e, const struct check *check)
 {
-    if (!e->store->ops->prefetch)
-        return;
-    for (size_t i = 0; i < check->live + check->shadow; i++)
-        e->store->ops->prefetch(e->store, check->charges[i].key, PREFETCH_PLACE);
+    if (e->store->ops->prefetch)
+        engine_prefetch_charges(e, check, PREFETCH_PLACE);
 }
 
 static void label(struct check *check)

@@ -25,12 +25,22 @@ struct hold deciding_hold(const struct deciding *d, size_t i, int64_t expires, b
 
 /* ---- finding ------------------------------------------------------------------------------- */
 
+/* Keys that are side by side are searched once. */
 static void find_all(struct deciding *d)
 {
-    for (size_t i = 0; i < d->q->count; i++) {
-        const struct cell *cell = shard_cell(d->homes[i], d->charges[i].key);
+    struct cell *first = NULL;
 
-        d->cells[i] = (struct cell *)cell;
+    for (size_t i = 0; i < d->q->count; i++) {
+        const struct key key = d->charges[i].key;
+        struct cell *cell;
+
+        if (key.high == 0)
+            cell = shard_cell(d->homes[i], key);
+        else if (i > 0 && key.high == d->charges[i - 1].key.high)
+            cell = shard_beside(first, key);
+        else
+            cell = shard_beside(first = shard_first(d->homes[i], key), key);
+        d->cells[i] = cell;
         if (cell)
             state_prefetch(&cell->state, cell->algorithm);
     }
