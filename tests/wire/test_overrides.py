@@ -520,7 +520,7 @@ def overrides_in_force_are_in_metrics_statistics_and_log():
 @test
 def expired_overrides_do_not_count_as_in_force():
     with Fixture() as h:
-        h.put(policy="login", key="203.0.113.7", effect="block", **{"for": "50ms"})
+        h.put(policy="login", key="203.0.113.7", effect="block", **{"for": "500ms"})
         wait_until(lambda: h.source("login", "203.0.113.7") == "store", "its end")
         wait_until(lambda: h.call("GET", "/v1/stats")["ledger"]["override"] == 0, "its going")
         assert len(h.call("GET", "/v1/audit")["entries"]) == 1

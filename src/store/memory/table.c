@@ -151,16 +151,10 @@ static struct shard *shard_of(struct table *t, const struct charge *c)
 
 /* Where the charges of a question are counted. */
 struct places {
-    struct shard
-        *only; /* all are there, and their keys have the same upper half; NULL: they are … */
-    struct shard *shards[MOST_CHARGES]; /* … there */
-    struct cell *cells[MOST_CHARGES];   /* NULL: there is none */
+    bool are_beside; /* all are in one shard, and their keys have the same upper half */
+    struct shard *shards[MOST_CHARGES];
+    struct cell *cells[MOST_CHARGES]; /* NULL: there is none */
 };
-
-static inline struct shard *place_of(const struct places *at, size_t i)
-{
-    return at->only ? at->only : at->shards[i];
-}
 
 /* Apart from those that are locked out, or may be: most are not. */
 void table_take(const struct cell *cell, struct charge *c, const struct ask *ask)
@@ -218,11 +212,11 @@ void table_pack(const struct cell *cell, struct packed *out)
 
 static inline void find_cells(const struct question *q, struct places *at)
 {
-    struct cell *first = at->only ? shard_first(at->only, q->charges->key) : NULL;
+    struct cell *first = at->are_beside ? shard_first(at->shards[0], q->charges->key) : NULL;
 
     for (size_t i = 0; i < q->count; i++)
-        at->cells[i] = at->only ? shard_beside(first, q->charges[i].key)
-                                : shard_cell(at->shards[i], q->charges[i].key);
+        at->cells[i] = at->are_beside ? shard_beside(first, q->charges[i].key)
+                                      : shard_cell(at->shards[i], q->charges[i].key);
 }
 
 /* Append the new values of the keys of a question, which are in these cells. */
@@ -235,7 +229,7 @@ __attribute__((noinline)) static void keep(struct table *t, struct question *q,
     for (size_t i = 0; i < q->count; i++) {
         if (verb_adds(q->verb) && q->charges[i].cost == 0)
             continue;
-        table_overtake(t, place_of(at, i), at->cells[i], NULL);
+        table_overtake(t, at->shards[i], at->cells[i], NULL);
         if (at->cells[i])
             table_record(at->cells[i], &records[n++]);
         else
@@ -323,10 +317,10 @@ __attribute__((noinline)) static void refuse_several(struct table *t, struct que
             table_take(at->cells[i], c,
                        &(struct ask){ .now = q->ask.now, .cost = c->cost, .peek = true });
         } else if (c->step.locks) {
-            struct cell *cell = table_lock_out(t, place_of(at, i), c);
+            struct cell *cell = table_lock_out(t, at->shards[i], c);
 
             if (t->log) {
-                table_overtake(t, place_of(at, i), cell, NULL);
+                table_overtake(t, at->shards[i], cell, NULL);
                 table_record(cell, &records[n++]);
             }
         }
@@ -357,7 +351,7 @@ __attribute__((noinline)) static weir_err prepare_several(struct table *t, struc
             table_unlock(t, at->cells[i], q->ask.now);
     for (size_t i = 0; i < q->count && !err; i++)
         if (q->charges[i].cost != 0)
-            err = table_prepare(t, place_of(at, i), &q->charges[i], q, &cell);
+            err = table_prepare(t, at->shards[i], &q->charges[i], q, &cell);
     find_cells(q, at);
     return err;
 }
@@ -370,8 +364,8 @@ static inline __attribute__((always_inline)) void judge_several(struct table *t,
     struct ask ask = { .now = q->ask.now, .peek = q->ask.peek, .forced = verb_forces(q->verb) };
     bool allowed = true, are_ready = true;
 
-    for (size_t i = 0; i < (at->only ? 1 : q->count) && charges; i++)
-        table_purge_if_due(t, place_of(at, i), q->ask.now);
+    for (size_t i = 0; i < (at->are_beside ? 1 : q->count) && charges; i++)
+        table_purge_if_due(t, at->shards[i], q->ask.now);
     find_cells(q, at);
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
@@ -399,7 +393,7 @@ static inline __attribute__((always_inline)) void judge_several(struct table *t,
         if (c->cost == 0)
             continue;
         state_apply(&at->cells[i]->state, c->rule, &c->step);
-        table_stamp(place_of(at, i), at->cells[i], c);
+        table_stamp(at->shards[i], at->cells[i], c);
     }
     if (t->log)
         keep(t, q, at);
@@ -412,7 +406,7 @@ __attribute__((noinline)) static void refund_or_reset(struct table *t, struct qu
 
     for (size_t i = 0; i < q->count; i++) {
         struct charge *c = &q->charges[i];
-        struct shard *s = place_of(places, i);
+        struct shard *s = places->shards[i];
         uint32_t at = shard_find(s, c->key);
 
         state_take(&untouched, c->rule, &look_only, &c->step);
@@ -527,12 +521,15 @@ static inline __attribute__((always_inline)) void judge_at(struct table *t, stru
 /* What a policy counts of one identity. */
 static void judge_beside(struct table *t, struct question *q)
 {
+    struct shard *s = shard_of(t, q->charges);
     struct places at;
 
-    at.only = shard_of(t, q->charges);
-    lock_take(&at.only->lock);
+    at.are_beside = true;
+    for (size_t i = 0; i < q->count; i++)
+        at.shards[i] = s;
+    lock_take(&s->lock);
     judge_at(t, q, &at);
-    lock_drop(&at.only->lock);
+    lock_drop(&s->lock);
 }
 
 static void judge_apart(struct table *t, struct question *q)
@@ -541,7 +538,7 @@ static void judge_apart(struct table *t, struct question *q)
     struct places at;
     size_t n = 0;
 
-    at.only = NULL;
+    at.are_beside = false;
     for (size_t i = 0; i < q->count; i++) {
         at.shards[i] = shard_of(t, &q->charges[i]);
         n = table_order_shard(at.shards[i], n, shards);
