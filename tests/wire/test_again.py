@@ -419,6 +419,7 @@ def the_same_with_counters_in_a_file():
 
 @test
 def denials_that_come_together_are_all_counted_and_told():
+    wait_until(lambda: time.time() % 300 < 293, "the next time that counts are halved")
     with Both() as both:
         for _ in range(3):  # keys that take turns, and one alone
             both.ask([["WEIR.CHECK", "key", key] for key in ["x", "y"] * 8 + ["hot"] * 100 + ["x"]])
