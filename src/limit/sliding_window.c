@@ -79,7 +79,7 @@ static void entry_put(struct sliding_window *s, uint32_t i, struct log_entry e)
 }
 
 /* Behind all others. There is room. */
-static void push(struct sliding_window *s, struct log_entry e)
+__attribute__((noinline)) static void push(struct sliding_window *s, struct log_entry e)
 {
     const uint32_t i = log_length(s);
 
@@ -95,7 +95,7 @@ static void push(struct sliding_window *s, struct log_entry e)
 }
 
 /* The newest, which is there. */
-static void pop(struct sliding_window *s)
+__attribute__((noinline)) static void pop(struct sliding_window *s)
 {
     if (!s->is_far)
         s->near_count = (s->near_count - 1u) & 3;
@@ -318,7 +318,7 @@ void sliding_window_bear(struct sliding_window *s, uint32_t born)
         s->far->born = born;
 }
 
-static void drop_oldest(struct sliding_window *s, uint32_t n)
+__attribute__((noinline)) static void drop_oldest(struct sliding_window *s, uint32_t n)
 {
     const uint32_t left = log_length(s) - n;
 

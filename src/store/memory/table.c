@@ -356,9 +356,9 @@ __attribute__((noinline)) static weir_err prepare_several(struct table *t, struc
     return err;
 }
 
-/* All look before one is charged; all have room before one is changed. Inlined for either place. */
-static inline __attribute__((always_inline)) void judge_several(struct table *t, struct question *q,
-                                                                struct places *at)
+/* All look before one is charged; all have room before one is changed. */
+__attribute__((noinline)) static void judge_several(struct table *t, struct question *q,
+                                                    struct places *at)
 {
     const bool charges = question_charges(q);
     struct ask ask = { .now = q->ask.now, .peek = q->ask.peek, .forced = verb_forces(q->verb) };
@@ -509,8 +509,7 @@ uint64_t table_keep_again(struct table *t, const struct record *r)
     return mark;
 }
 
-static inline __attribute__((always_inline)) void judge_at(struct table *t, struct question *q,
-                                                           struct places *at)
+static void judge_at(struct table *t, struct question *q, struct places *at)
 {
     if (verb_adds(q->verb))
         judge_several(t, q, at);
