@@ -585,9 +585,12 @@ def a_plan_shadows_and_rules_without_leases_are_asked_of_the_store():
     with Home() as home:
         server = home.serve()
         for policy, words in (("plain", ("ann",)), ("half", ("user=ann",)), ("tried", ("ann",)),
-                              ("beside", ("ann",)), ("partly", ("ann",))):
+                              ("beside", ("ann",))):
             _, sources = sources_of(server, policy, words[0], 500, *words[1:])
             assert set(sources) == {"store"}, (policy, sources)
+        # One of a hundred has the limit enforced, and may lease; who that is, the secret says.
+        asked = [set(sources_of(server, "partly", user, 500)[1]) for user in ("ann", "bob", "cid")]
+        assert {"store"} in asked, asked
         heat(server, "plans")
         allowed, sources = sources_of(server, "plans", "ann", 50, "PLAN", "small")
         assert allowed == 0 and "lease" not in sources, sources
