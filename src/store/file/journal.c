@@ -217,8 +217,8 @@ static bool is_fuller_than(const struct journal *j, size_t size)
     return j->end - j->drained > size;
 }
 
-/* What the lock was held for is done. A ring that is half full is drained, or by another thread if it
- * has one, which then has the time until three quarters are full. */
+/* What the lock was held for is done. A ring that is half full is drained. If another thread does that,
+ * it is woken when a quarter is full, and has the time until three quarters are. */
 static void unlock(struct journal *j)
 {
     const size_t size = may_drain(j) ? ring_size(j->ring) : 0;

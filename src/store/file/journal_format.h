@@ -15,8 +15,8 @@
 /* 1 has no holds and no reservations. 2 has other hashes of ids: its reservations are counted, but
  * cannot be found, so all that becomes of them is that they expire. 3 has no short records, and 4
  * has those of one rule only; both have others that are not packed. 5 has none that are lean, and 6
- * none whose bytes are inside. 7 has other keys, which files_id.c tells by the id: else it is the same,
- * and is written on where there are such keys, so that the program of before can take over again. */
+ * none whose bytes are inside. 8 differs from 7 in nothing but its keys, which files_id.c tells by the id:
+ * 7 is still written to directories that have the keys of before. */
 enum { JOURNAL_VERSION = 8, JOURNAL_VERSION_APART = 7, JOURNAL_STEP = 16 };
 
 #define JOURNAL_MAGIC 0x4c4e524a52494557u /* "WEIRJRNL" */

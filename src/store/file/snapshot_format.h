@@ -16,8 +16,8 @@
 
 #include "base/xxh.h"
 
-/* Those before 3 are as in journal_format.h. 3 has reservations that are not packed. 4 has
- * other keys, as 7 there. */
+/* Those before 3 are as in journal_format.h. 3 has reservations that are not packed. 5
+ * differs from 4 in its keys alone, as 8 from 7 there. */
 enum { SNAPSHOT_VERSION = 5, SNAPSHOT_VERSION_APART = 4 };
 
 #define SNAPSHOT_MAGIC 0x50414e5352494557u /* "WEIRSNAP" */
